@@ -15,12 +15,7 @@ from typing import Any
 
 from bench.harness import Metric
 from drumlin.records.plain.record import Record, encode_batch
-from drumlin.wire.messages import (
-    API_KEYS,
-    encode_request,
-    parse_request_header,
-    parse_response,
-)
+from drumlin.wire.messages import API_KEYS, encode_request, parse_request_header, parse_response
 from rig.data.messages import build
 from rig.data.raw import RawClient
 

@@ -2,31 +2,27 @@
 
 A broker of Drumlin has the topic. `table_load`: until a topic of a million keys
 can be looked up; theirs is confluent-kafka, record by record. `table_lookup`: keys in random order;
-theirs is the dictionary itself. `materialize_sqlite`: the same topic into a table of SQLite; theirs
-is confluent-kafka with a transaction for each 10,000 records. `state_takeover`: a million keys of
-state, whose owner is killed; theirs has no standby. `captures.py` has rows of a database.
+theirs is the dictionary itself. `state_takeover`: a million keys of state, whose owner is killed;
+theirs has no standby. `captures.py` has rows of a database, `stores.py` those of the same topic in
+stores.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-import sqlite3
 import time
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
-from bench import captures
+from bench import captures, stores
 from bench.brokers import Broker, drumlin
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.state_takeover import takeover
 from drumlin.client.client import Client, connect
-from drumlin.serving.materialize import materialize
 
 _KEYS: Final = 1_000_000
 _APPENDED: Final = 100_000
@@ -37,7 +33,6 @@ _SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",  # six seconds by default
 }
 _LOAD: Final = Metric("rate", "keys/s", target=4.0)
-_KEEP: Final = Metric("rate", "keys/s")
 _CPU: Final = Metric("cpu", "CPU s/million keys", higher_is_better=False)
 _TAKEOVER: Final = Metric("time", "s", higher_is_better=False, limit=5.0)
 _LOOKUP: Final = Metric("time", "CPU µs", higher_is_better=False, limit=1.0)
@@ -70,15 +65,10 @@ def run(options: Options) -> list[Comparison]:
                     "a dict": lambda: _lookups(plain, names),
                 }
                 results += compare("uses", "table_lookup", [_LOOKUP], sides, options)
-        if not options.rows or "materialize_sqlite" in options.rows:
-            folder = options.directory
-            sides = {
-                "drumlin.materialize": lambda: _timed(keys, lambda: _keep(client, topic, folder)),
-                "confluent, executemany": lambda: _timed(
-                    keys, lambda: _by_hand(broker, topic, keys, folder)
-                ),
-            }
-            results += compare("uses", "materialize_sqlite", [_KEEP, _CPU], sides, options)
+        if not options.rows or set(options.rows) & set(stores.ROWS):
+            results += stores.run(
+                options, client, topic, lambda: _records(broker, topic, keys), keys
+            )
         if not options.rows or set(options.rows) & set(captures.ROWS):
             results += captures.run(options, broker)
         if not options.rows or "state_takeover" in options.rows:
@@ -131,21 +121,3 @@ def _records(broker: Broker, topic: str, keys: int) -> Iterator[list[tuple[bytes
 
 def _dict(broker: Broker, topic: str, keys: int) -> None:
     dict(itertools.chain.from_iterable(_records(broker, topic, keys)))
-
-
-def _keep(client: Client, topic: str, folder: Path) -> None:
-    path = folder / f"{uuid.uuid4().hex}.db"
-    materialize(client, topic, f"sqlite:///{path}", group=path.stem, until_end=True)
-    path.unlink()
-
-
-def _by_hand(broker: Broker, topic: str, keys: int, folder: Path) -> None:
-    path = folder / f"{uuid.uuid4().hex}.db"
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("CREATE TABLE rows (key PRIMARY KEY, value) WITHOUT ROWID")
-    for rows in _records(broker, topic, keys):
-        with database:
-            database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", rows)
-    database.close()
-    path.unlink()

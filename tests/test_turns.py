@@ -11,13 +11,7 @@ import pytest
 from drumlin import turns as turns_module
 from drumlin.broker.loop import loop_watch
 from drumlin.broker.loop.loop_watch import LoopWatch
-from drumlin.turns import (
-    TURN_S,
-    Rest,
-    begin_turn,
-    give_way,
-    to_end,
-)
+from drumlin.turns import TURN_S, Rest, begin_turn, give_way, to_end
 from rig.time.ways_given import WaysGiven
 from rig.time.worked_time import WorkedTime
 

@@ -13,13 +13,7 @@ from bench.brokers import Broker, require_no_error
 from bench.crowd import Crowd
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.load import GENERATOR, request_frame
-from bench.real_clients.frames import (
-    TOPIC_ID,
-    Answers,
-    DistinctLoad,
-    equal_batches,
-    with_topic_id,
-)
+from bench.real_clients.frames import TOPIC_ID, Answers, DistinctLoad, equal_batches, with_topic_id
 from drumlin.wire.messages import parse_response
 from rig.data.raw import RawClient
 from rig.waiting import wait_until

@@ -11,13 +11,7 @@ from bench.brokers import Broker, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.load import GENERATOR, first_answer, request_frame
 from bench.produce import once_led
-from bench.real_clients.frames import (
-    TOPIC_ID,
-    Batch,
-    DistinctLoad,
-    distinct_batches,
-    with_topic_id,
-)
+from bench.real_clients.frames import TOPIC_ID, Batch, DistinctLoad, distinct_batches, with_topic_id
 
 _PRODUCE = 13
 _ROUND_BYTES_MAX = 2 << 30  # it must fit into memory

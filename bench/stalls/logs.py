@@ -9,12 +9,7 @@ from bench.brokers import require_no_error
 from bench.load import Load, batch_of, first_answer
 from bench.produce import produce_frame
 from bench.stalls.neighbour import TOPIC_RESOURCE, Neighbour, Place
-from bench.stalls.segments import (
-    keep_segment,
-    rolling_topic,
-    timestamps,
-    topic_of_segments,
-)
+from bench.stalls.segments import keep_segment, rolling_topic, timestamps, topic_of_segments
 from bench.transactional_client import TransactionalClient
 from drumlin.records.plain.record import Record, encode_batch
 from rig.data.raw import RawClient

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class Background:
     """The tasks of one owner.
 
-    Handed in:
+    Args:
         ended(): the error for callers that still wait for an answer at `end`.
     """
 

@@ -27,12 +27,7 @@ from drumlin.client.read.reader import ReadOptions
 from drumlin.client.restore.restore_target import RestoreTarget
 from drumlin.client.state import exact_states
 from drumlin.client.state.state_claims import Claim, Claims
-from drumlin.client.topic_partition import (
-    AnyPartition,
-    TopicPartition,
-    as_partitions,
-    by_partition,
-)
+from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions, by_partition
 from drumlin.client.transactions import many, transaction_end
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.write.deliveries import AppendedRange, DeliveryRules, EncodingRules

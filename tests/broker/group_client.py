@@ -20,13 +20,7 @@ from drumlin.broker.loop.later import begun
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.metadata.image import (
-    BrokerState,
-    ClusterImage,
-    Endpoint,
-    PartitionState,
-    TopicState,
-)
+from drumlin.metadata.image import BrokerState, ClusterImage, Endpoint, PartitionState, TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.wire.messages import (

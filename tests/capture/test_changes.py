@@ -10,12 +10,7 @@ from drumlin.capture.changes import Changes, OnTruncate, Record, RowsNeeded, Tab
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names, topic_of
-from drumlin.capture.log.position import (
-    Definition,
-    Position,
-    decode_definition,
-    decode_position,
-)
+from drumlin.capture.log.position import Definition, Position, decode_definition, decode_position
 from drumlin.capture.messages.pgoutput import (
     UNCHANGED,
     Begin,

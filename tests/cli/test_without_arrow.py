@@ -143,6 +143,8 @@ FAILING = (
     "capture status --url postgresql://127.0.0.1:1/missing",
     "capture remove --url postgresql://127.0.0.1:1/missing --yes",
     "capture reread --url postgresql://127.0.0.1:1/missing --tables public.*",
+    "capture pause --url postgresql://127.0.0.1:1/missing",
+    "capture resume --url postgresql://127.0.0.1:1/missing",
     "land --topics clicks --to parquet:lake --mode append --status",
 )
 NEEDING_ARROW = (

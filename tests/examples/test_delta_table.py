@@ -15,7 +15,14 @@ from drumlin.spark import Landing, land
 from drumlin.spark.landing import delta
 from drumlin.spark.landing.batch import PlannedBatch, look_up
 from drumlin.spark.landing.delta import Table
-from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, OtherTopic, Position
+from drumlin.spark.landing.target import (
+    LandingRefused,
+    Mode,
+    OtherRun,
+    OtherTopic,
+    Position,
+    RecordsLost,
+)
 from examples.conftest import NewTopic
 from examples.killing import killed_once, killed_while_reading
 
@@ -115,6 +122,24 @@ def test_a_batch_that_changes_no_row_is_landed_as_well(load: Load) -> None:
         load.client.append(pa.table(row), load.topic, partition=lambda *_, at=partition: [at])
         assert load.run().batches == 1
     assert (load.run().batches, load.table()) == (0, {"k": "2000"})
+
+
+def test_deletions_that_may_be_gone_are_not_passed_over(load: Load) -> None:
+    """A cleaner removes tombstones, and the table would keep what they delete."""
+    load.client.set_topic_configs(load.topic, {"cleanup.policy": "compact"})
+    load.write({"a": "1"})
+    load.run()
+    load.client.set_topic_configs(load.topic, {"delete.retention.ms": 0})
+    version = load.version()
+    assert load.run().batches == 0
+    assert load.version() == version + 1  # by which the next one knows when it was at the end
+    load.write({"a": None})
+    with pytest.raises(RecordsLost, match=r"tombstones stay for delete.retention.ms=0"):
+        load.run()
+    assert load.table() == {"a": "1"}
+    load.client.set_topic_configs(load.topic, {"delete.retention.ms": None})
+    load.run()
+    assert load.table() == {}
 
 
 def test_a_table_is_of_one_topic(load: Load, new_topic: NewTopic) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import duckdb_extension_avro
 import duckdb_extension_iceberg
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land
 from drumlin.spark.landing import iceberg
@@ -21,6 +24,7 @@ from drumlin.spark.landing.iceberg import IcebergTable
 from drumlin.spark.landing.target import Mode, OtherTopic
 from examples.conftest import NewTopic
 from examples.killing import killed_once
+from rig.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -167,3 +171,37 @@ def test_duckdb_reads_it(load: Load) -> None:
     statement = f"SELECT {columns} FROM iceberg_scan(?)"
     found = connection.execute(statement, [load.iceberg().metadata_location]).to_arrow_table()
     assert _sorted(found.to_pylist()) == load.state()
+
+
+@pytest.mark.kafka
+@pytest.mark.deep
+def test_a_topic_of_apache_kafka_is_a_table(
+    spark: SparkSession, kafka_address: str, catalog: Catalog
+) -> None:
+    """With transactions, of which some are aborted."""
+    topic = f"landed-{uuid.uuid4().hex[:8]}"
+    with drumlin.connect(kafka_address) as client:
+        client.create_topic(topic, 3, configs={"cleanup.policy": "compact"})
+        load = Load(spark, client, kafka_address, topic, catalog)
+        settings = {"bootstrap.servers": kafka_address, "transactional.id": topic}
+        producer = Producer({**settings, "partitioner": "murmur2_random"})
+        producer.init_transactions()
+
+        def committed() -> dict[int, int]:
+            return client.offsets(topic, isolation="read_committed")
+
+        for number in range(2):
+            load.write(
+                {f"key-{each}": None if each % 5 == number else "plain" for each in range(60)}
+            )
+            for ends, step in ((producer.commit_transaction, 7), (producer.abort_transaction, 3)):
+                producer.begin_transaction()
+                for each in range(0, 60, step):
+                    producer.produce(topic, key=f"key-{each}", value=f"{step}")
+                producer.flush()
+                ends()
+            wait_until(lambda: client.offsets(topic) == committed(), "markers of transactions")
+            load.run(batch_offsets=50)
+            assert load.rows() == load.state()
+        assert b"3" not in {row["value"] for row in load.rows()}
+        assert load.run().batches == 0

@@ -6,16 +6,7 @@ from collections import Counter
 
 import pytest
 
-from machine.clients import (
-    admin,
-    committed,
-    create,
-    described,
-    leaders,
-    produce,
-    read,
-    transact,
-)
+from machine.clients import admin, committed, create, described, leaders, produce, read, transact
 from machine.conftest import MakeServer
 from rig.brokers.quorum import quorum
 from rig.waiting import wait_until

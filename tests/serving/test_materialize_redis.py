@@ -19,6 +19,7 @@ from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer
 from rig.waiting import wait_until
 from serving import lost_tombstone
+from serving.kills import kill_again_and_again
 from serving.lost_tombstone import LEFT
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
@@ -118,7 +119,7 @@ def test_an_old_owner_that_wakes_up_writes_nothing(server: RedisServer, store: A
             write()
     assert kept(store, "u:") == {b"a": b"1"}
     new.apply(0, 2, {b"a": None, b"b": b"2"}, at._replace(offset=7))
-    assert (kept(store, "u:"), new.positions()) == ({b"b": b"2"}, {0: at._replace(offset=7)})
+    assert (kept(store, "u:"), new.positions([0])) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     old.close()
     new.close()
 
@@ -151,6 +152,23 @@ def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store:
     stop.set()
     thread.join(60)
     assert not failures
+    assert kept(store, f"{topic}:") == model
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.deep)])
+@pytest.mark.timeout(900)
+def test_it_is_killed_at_any_moment(
+    client: Client,
+    topic: str,
+    server: RedisServer,
+    store: Any,
+    serving_broker: DrumlinServer,
+    kills: int,
+) -> None:
+    def claims() -> int:
+        return sum(int(store.hget(each, "term")) for each in store.scan_iter(_type="hash"))
+
+    model = kill_again_and_again(client, serving_broker.address, topic, server.url, claims, kills)
     assert kept(store, f"{topic}:") == model
 
 

@@ -140,3 +140,20 @@ def test_iterating_has_no_dead_letters(topic: str, made: Made) -> None:
         pytest.raises(drumlin.ClientError, match=r"see Processor\.run"),
     ):
         next(processor)
+
+
+@pytest.mark.parametrize("what", ["close", "next"])
+def test_a_function_cannot_commit_half_a_batch(
+    client: Client, group: str, made: Made, output: str, what: str
+) -> None:
+    processor = made()
+
+    def handle(batch: pa.RecordBatch) -> None:
+        if batch.num_rows > 1:
+            raise ValueError
+        processor.state[b"a"] = b"1"
+        _ = processor.close() if what == "close" else next(processor)
+
+    with pytest.raises(drumlin.ClientError, match="can neither go on nor close"):
+        processor.run(handle)
+    assert client.committed_offsets(group) == {}

@@ -16,7 +16,7 @@ from drumlin.client.transactions.transaction import Transaction
 from drumlin.state import Processor, work
 from drumlin.wire.error_codes import ErrorCode
 from rig.waiting import wait_until
-from state.counting import check, count
+from state.counting import check, committed, count
 
 Made = Callable[..., Processor]
 
@@ -129,4 +129,23 @@ def test_records_sent_after_an_abort_from_outside(
         wait_until(lambda: writer._is_closed, "the end of the writer")
         processor.send(output, "never to be seen", "a")
         assert count(processor, output) == 3
+    check(client, topic, output, group, Counter({b"a": 3}))
+
+
+def test_output_of_one_that_is_gone_keeps_nobody_waiting(
+    client: Client, topic: str, group: str, made: Made
+) -> None:
+    """Its transaction is open in the output, and not in the changelog."""
+    output = f"output-{uuid.uuid4().hex[:8]}"
+    client.create_topic(output, 1)
+    client.append({"key": ["a"] * 3, "value": ["x"] * 3}, topic)
+    with made() as first:
+        next(first)
+        first.send(output, "never to be seen", "a")
+        first._work._writers[output].flush()
+        throw_out(first)
+        with made() as second:
+            assert count(second, output) == 3
+            wait_until(lambda: len(committed(client, output)) == 3, "the output", 20)
+        count(first, output)
     check(client, topic, output, group, Counter({b"a": 3}))

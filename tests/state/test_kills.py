@@ -220,6 +220,6 @@ def test_killed_many_times(tmp_path: Path, seed: int) -> None:
 @pytest.mark.deep
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_killed_beside_kafka(impatient_kafka: str, tmp_path: Path) -> None:
-    run(impatient_kafka, tmp_path, seed=3, kills=10, processes=3)
+    run(impatient_kafka, tmp_path, seed=3, kills=50, processes=3)

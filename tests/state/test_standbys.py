@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ from drumlin.client.consumer.assignors.subscription import MemberSubscription
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state import Processor
 from drumlin.state.assignor import StateAssignor
+from drumlin.state.changelog import Changelog
+from drumlin.state.stores import Checkpoint, MemoryStore, now_ms
 from rig.waiting import wait_until
 from state.counting import check, count
 from state.test_former_owners import throw_out
@@ -75,11 +78,27 @@ def test_a_standby_takes_over(
             first.close()
         else:
             throw_out(first)
+        # The thread may hear of the rebalance before the processor does.
+        second._replicas.follow(frozenset())
+        second._replicas._drop_unwanted()
         client.append({"key": KEYS, "value": KEYS}, topic)
         wait_until(lambda: count(second, output) >= 0 and len(second._work.owned) == 2, "both")
         count(second, output)
         assert loaded == []
     check(client, topic, output, group, Counter(each.encode() for each in 3 * KEYS))
+
+
+def test_a_store_is_ahead_of_a_marker(client: Client, group: str, loaded: list[int]) -> None:
+    """It was its owner's, who knows that the commit is decided before the changelog does."""
+    changelog = Changelog(client, group, "counts")
+    client.create_topic(changelog.topic, 1, configs={"cleanup.policy": "compact"})
+    changelog.identify()
+    store = MemoryStore()
+    checkpoint = Checkpoint(changelog.topic_id, 7, now_ms(), None)
+    store.apply({b"a": b"1"}, checkpoint)
+    changelog.follow(0, store, changelog.ends([0])[0], lambda: False)
+    assert store.checkpoint == checkpoint
+    assert loaded == []
 
 
 # -- the assignor ------------------------------------------------------------------------------
@@ -148,3 +167,30 @@ def test_data_of_other_programs_is_no_replica() -> None:
         odd = Member("a", None, MemberSubscription(("t",), data))
         assert assigned(2, odd, member("b", set(), {}))["a"][0]
     StateAssignor("t", 1, dict, lambda told: pytest.fail() if told else None).told(b"\xff")
+
+
+def test_a_topic_that_is_gone_and_members_of_another_one() -> None:
+    assert assigned(0, member("a", set(), {})) == {"a": (set(), set())}
+    assignor = StateAssignor("t", 1, dict, lambda told: None)
+    assignment, _ = assignor.assign({}, [member("a", {0}, {0: 1})])
+    assert assignment == {"a": set()}
+    stranger = Member("x", None, MemberSubscription(("u",)))
+    assert assigned(1, member("a", set(), {}), stranger)["x"] == (set(), set())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_are_equal_whoever_has_replicas(seed: int) -> None:
+    rng = random.Random(seed)
+    count, names = rng.randint(1, 12), "abcde"[: rng.randint(1, 5)]
+    owners = [rng.choice([*names, "nobody"]) for _ in range(count)]
+    members = []
+    for name in names:
+        owned = {each for each, owner in enumerate(owners) if owner == name}
+        replicas = {each: rng.randrange(9) for each in range(count) if rng.random() < 0.5}
+        members.append(member(name, owned, replicas))
+    for _ in range(3):  # cooperative: what moves is free first
+        found = assigned(count, *members, standbys=rng.randint(0, 3))
+        members = [member(each.member_id, found[each.member_id][0], {}) for each in members]
+    sizes = [len(owned) for owned, _ in found.values()]
+    assert sum(sizes) == len(set().union(*(owned for owned, _ in found.values()))) == count
+    assert max(sizes) - min(sizes) <= 1

@@ -17,15 +17,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.files.files import Files
 from drumlin.wire.error_codes import KafkaError
-from storage.samples import (
-    IN_MEMORY,
-    TOPIC_ID,
-    append,
-    create,
-    offsets,
-    open_logs,
-    read_all,
-)
+from storage.samples import IN_MEMORY, TOPIC_ID, append, create, offsets, open_logs, read_all
 
 #: Every call of the door that may need a descriptor or memory.
 _ACQUIRING = (

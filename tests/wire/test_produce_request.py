@@ -13,12 +13,7 @@ from drumlin.wire.by_hand.produce_request import (
     read_produce_request,
 )
 from drumlin.wire.error_codes import MalformedMessage
-from drumlin.wire.messages import (
-    API_KEYS,
-    encode_request,
-    parse_request,
-    parse_request_header,
-)
+from drumlin.wire.messages import API_KEYS, encode_request, parse_request, parse_request_header
 from rig.data.messages import request_shape
 
 

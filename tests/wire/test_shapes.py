@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import (
-    ZERO,
-    encode_response,
-    parse_response,
-)
+from drumlin.wire.messages import ZERO, encode_response, parse_response
 from drumlin.wire.protocol.list_offsets import ListOffsetsPartitionResponse
 from rig.data.messages import request_shape, response_shape
 

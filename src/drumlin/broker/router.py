@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
-from drumlin.broker.context import Handle, Handled, RequestContext, Response, context_of
+from drumlin.broker.context import Handle, Handled, RequestContext, Response, Services, context_of
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
+from drumlin.broker.net.connection import Connection
 from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
@@ -32,10 +33,6 @@ from drumlin.wire.messages import (
     parse_request,
     parse_request_header,
 )
-
-if TYPE_CHECKING:
-    from drumlin.broker.context import Services
-    from drumlin.broker.net.connection import Connection
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"

@@ -33,12 +33,7 @@ from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
 from drumlin.client.table_calls import TableCalls
-from drumlin.client.topic_partition import (
-    AnyPartition,
-    TopicPartition,
-    as_partitions,
-    by_partition,
-)
+from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions, by_partition
 from drumlin.client.write.producer import Producer
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CleaningFailed(Exception):
-    """A log has something other than record batches at a position; or the kernels are missing."""
+    """A log has invalid data, not record batches, at a position; or the kernels are missing."""
 
 
 class CleaningStopped(Exception):
@@ -16,4 +16,4 @@ class SegmentGone(Exception):
 
 
 class CleaningPostponed(Exception):
-    """There is not enough memory at the moment; the message names the size."""
+    """There is not enough memory at the moment; the message names the needed size."""

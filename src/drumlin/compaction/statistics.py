@@ -36,7 +36,7 @@ class CleaningStatistics:
     started_ms: int
     ended_ms: int = 0
     first_dirty_offset: int = 0
-    #: Exclusive; the next cleaning begins there.
+    #: The end of the round, exclusive; the next cleaning begins at this offset.
     round_end_offset: int = 0
     map_capacity: int = 0
     map_count: int = 0
@@ -61,7 +61,7 @@ class CleaningStatistics:
     seconds: float = 0.0  # in total, including the sync of new segments
 
     def after(self, earlier: CleaningStatistics) -> CleaningStatistics:
-        """The statistics of a whole round, whose `earlier` part was interrupted."""
+        """The statistics of a whole round, including the `earlier` part, which was interrupted."""
         summed = {name: getattr(self, name) + getattr(earlier, name) for name in _SUMMED}
         horizon_ms = min(self.delete_horizon_ms, earlier.delete_horizon_ms)
         return replace(self, started_ms=earlier.started_ms, delete_horizon_ms=horizon_ms, **summed)

@@ -2,13 +2,13 @@
 
 For data that is larger than one machine: numpy arrays, pandas series, Spark columns, anything that
 supports `&`, `|`, `~` and comparisons. The rule itself is `fate` in `records/kernels/survival.py`,
-which the cleaner applies to each record. Here it is evaluated for every combination of facts about
-a record, and the results are combined into one expression on columns.
+which the cleaner applies to each record. This file evaluates the rule for every combination of
+facts about a record, and combines the results into one expression on columns.
 
-A cleaning reads records up to the end of its round, and knows the last offset of each of their
-keys. It keeps such a record if
+A cleaning reads records up to the end of its round, and finds the last offset of each key. A record
+is kept if
 
-- it has a key, and is the last record of its key, and
+- it has a key, and is the last record with this key, and
 - it has a value, or is a tombstone whose delete horizon has not been set or not been reached; the
   first cleaning that reads a tombstone sets its horizon, `delete.retention.ms` from then.
 
@@ -44,8 +44,8 @@ def is_kept(
         offset: the offset of the record.
         has_key: false for a null key; an empty key is a key.
         has_value: false for a tombstone.
-        last_offset_of_key: the largest offset below `round_end_offset` at which the key was
-            seen; -1 (or any offset below `offset`) if it is not known.
+        last_offset_of_key: the largest offset of the key below `round_end_offset`; -1 (or any
+            offset below `offset`) if unknown.
         is_aborted: whether the record belongs to an aborted transaction.
         delete_horizon_ms: the delete horizon of the record's batch, or `NO_DELETE_HORIZON`.
         round_end_offset: the first offset that the cleaning has not read.

@@ -17,11 +17,10 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
     """The records that a cleaning keeps, in their order.
 
     Args:
-        records: the columns `offset`, `key` and `value`, as the columnar client reads them from one
-            partition without aborted transactions; optionally `delete_horizon_ms`, which is null if
-            not set.
+        records: the columns `offset`, `key` and `value`, as the columnar client reads one partition
+            without aborted transactions; optionally `delete_horizon_ms`, null if not set.
         now_ms: the time of the cleaning.
-        round_end_offset: the first offset that is not cleaned; by default all records are.
+        round_end_offset: the first offset that is not cleaned; by default, all records are cleaned.
 
     Raises:
         KeyError: a column is missing.
@@ -47,7 +46,7 @@ def survivors(records: pa.Table, *, now_ms: int, round_end_offset: int | None = 
 
 
 def _last_offsets(records: pa.Table, offsets: np.ndarray, is_looked_at: np.ndarray) -> np.ndarray:
-    """For each row the last offset of its key among the selected rows; -1 if there is none."""
+    """For each row, the last offset of its key among the selected rows; -1 if there is none."""
     encoded = records["key"].combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()

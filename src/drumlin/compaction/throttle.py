@@ -6,7 +6,7 @@ import threading
 
 from drumlin.clock import Clock
 
-#: Unused time is saved up for no longer than this, so that a pause is not followed by a burst.
+#: The longest unused time that is credited, so that a pause is not followed by a burst.
 _SAVED_S = 0.3
 
 
@@ -21,7 +21,7 @@ class Throttle:
         self._paid_until = clock.monotonic()
 
     def spend(self, size: int) -> None:
-        """Count bytes that were read or written, and wait until they are within the limit.
+        """Count bytes that were read or written, and wait until the rate is within the limit.
 
         Returns at once when the pool stops.
         """

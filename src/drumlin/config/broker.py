@@ -14,12 +14,7 @@ from typing import Any, Final
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_change, check_guards, check_together
 from drumlin.config.hints import known_broker_key
-from drumlin.config.keys import (
-    Key,
-    broker_keys,
-    changeable_broker_key,
-    topic_keys,
-)
+from drumlin.config.keys import Key, broker_keys, changeable_broker_key, topic_keys
 from drumlin.config.listeners import (
     Listener,
     advertised_listeners,

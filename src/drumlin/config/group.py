@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.durations import duration_ms
 from drumlin.config.keys import group_keys
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.config.broker import BrokerConfig
 
 #: Group key -> the broker keys of its minimum and maximum.
 _LIMITS: Final = {

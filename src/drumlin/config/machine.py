@@ -7,14 +7,12 @@ folder of their own in each log dir.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.listeners import Listener
 from drumlin.config.machine_folders import folder_of
-
-if TYPE_CHECKING:
-    from drumlin.config.broker import BrokerConfig
 
 _PORT_MAX: Final = 65535
 

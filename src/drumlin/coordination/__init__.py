@@ -1,5 +1,5 @@
-"""Coordinators: the state of each is in a compacted topic, and in memory for partitions led here.
+"""Coordinators: each keeps its state in a compacted topic, and in memory for partitions led here.
 
-Each coordinator has a folder: pure state machines and record formats, a shard (the state of one
-partition), and one asynchronous file. Code that coordinators share is beside the folders.
+Each coordinator has a folder with pure state machines and record formats, a shard (the state of one
+partition), and one asynchronous file. Code shared by the coordinators is next to the folders.
 """

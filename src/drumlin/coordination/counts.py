@@ -1,4 +1,4 @@
-"""Counts by name: the dictionary has a name while its count is above zero."""
+"""Counts by name, in a dictionary without the names whose count is zero."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def add(counts: dict[Name, int], name: Name, difference: int) -> None:
-    """Add a difference, which may be negative, to the count of a name, which must not become
-    negative.
-    """
+    """Add a difference, possibly negative, to a name's count, which must not become negative."""
     count = counts.get(name, 0) + difference
     if count:
         counts[name] = count
@@ -20,7 +18,7 @@ def add(counts: dict[Name, int], name: Name, difference: int) -> None:
 
 
 def add_all(counts: dict[Name, int], names: Iterable[Name], difference: int) -> None:
-    """Like `add`, for each of these names, of which there may be thousands."""
+    """Like `add`, for each of these names. Fast enough for thousands of names."""
     get = counts.get
     for name in names:
         count = get(name, 0) + difference

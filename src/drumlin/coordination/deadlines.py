@@ -1,8 +1,8 @@
 """Deadlines by key: a plain data structure, without an event loop.
 
 Deadlines are moved often (by every heartbeat) and rarely pass. So if a key's deadline is moved
-later, the key keeps its place in the heap, and is queued again when that place comes first. The
-place of a cancelled key stays until then, too.
+later, the key's heap entry stays where it is; the key is queued again when that entry reaches the
+top. The heap entry of a cancelled deadline also stays until it reaches the top.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: The number of places of cancelled deadlines that one check removes. A check adds at most one
-#: place.
+#: The most heap entries of cancelled deadlines that one check removes. A check adds at most one
+#: entry.
 _GIVEN_UP_MAX: Final = 64
 
 
@@ -53,7 +53,7 @@ class DeadlineQueue(Generic[Key]):
             if not self._heap:
                 return None
             queued_at, _, key = self._heap[0]
-            is_outdated = self._queued_at.get(key) != queued_at  # it was queued again, earlier
+            is_outdated = self._queued_at.get(key) != queued_at  # the key is queued earlier, too
             if not is_outdated and key in self._deadlines:
                 break
             heapq.heappop(self._heap)
@@ -69,9 +69,10 @@ class DeadlineQueue(Generic[Key]):
         return (key for key in self.look(now) if key is not None)
 
     def look(self, now: float) -> Iterator[Key | None]:
-        """Like `due`, for callers that give way: None for places whose key was moved or removed.
+        """Like `due`, for callers that yield to the event loop in between.
 
-        There may be as many such places as keys. Keys that the caller does not take stay scheduled.
+        Returns None for each heap entry whose deadline was moved or cancelled, as there may be as
+        many of these as keys. Keys that the caller does not take stay scheduled.
         """
         while self._heap and self._heap[0][0] <= now:
             yield self._take_first()
@@ -79,7 +80,7 @@ class DeadlineQueue(Generic[Key]):
     def _take_first(self) -> Key | None:
         queued_at, _, key = heapq.heappop(self._heap)
         if self._queued_at.get(key) != queued_at:
-            return None  # it was queued again, earlier
+            return None  # the key is queued earlier, too
         del self._queued_at[key]
         deadline = self._deadlines.get(key)
         if deadline is None:

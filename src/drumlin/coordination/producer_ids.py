@@ -1,7 +1,7 @@
 """Producer ids for idempotent producers, taken from the metadata store in blocks.
 
-A block is recorded as taken before its first id is allocated. Its remaining ids are lost when the
-broker stops, and no id is ever allocated twice.
+The store records a block as taken before the block's first id is allocated. When the broker stops,
+the remaining ids are lost; no id is ever allocated twice.
 """
 
 from __future__ import annotations

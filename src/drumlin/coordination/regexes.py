@@ -1,12 +1,12 @@
 """Regular expressions of clients, in RE2's syntax as in Apache Kafka.
 
-RE2 takes time in proportion to the text, whatever the pattern, and its memory is limited. Compiling
-is slow: above all Unicode classes, each of which has hundreds of ranges, and repetitions. So both
-are limited, as are the pattern's length and memory: the worst patterns take a few milliseconds.
-Threads would not help, as RE2's binding holds the GIL during compilation. During matching it
-releases the GIL: if that may take longer than a turn of the event loop (`takes_long`), a thread
-does it, in seconds at most. Groups in the pattern are not captured, which would take 50 times as
-long.
+For any pattern, RE2 matches in time proportional to the text, and with limited memory. Compiling a
+pattern is slow, above all for repetitions and for Unicode classes, each of which has hundreds of
+ranges. So the numbers of both are limited, as are the pattern's length and memory; compiling the
+worst patterns takes a few milliseconds. Threads would not help, as RE2's binding holds the GIL
+while it compiles. It releases the GIL while it matches: matching that may take longer than a turn
+of the event loop (`takes_long`) runs in a thread, for seconds at most. Groups in the pattern are
+not captured, as capturing would take 50 times as long.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 #: The memory limit of a compiled pattern; larger patterns are refused.
 _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
-#: `\\p` and `\\P`; each takes up to 0.4 ms.
+#: The most `\\p` and `\\P` in a pattern; compiling each takes up to 0.4 ms.
 _UNICODE_CLASSES_MAX: Final = 16
-#: Repetitions in total; more would not fit into the memory, as each takes 16 bytes.
+#: The most repetitions in a pattern; more would exceed the memory, as each takes 16 bytes.
 _REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
 _repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
-#: Steps are characters of the text times instructions of the pattern; each takes some 10 ns.
+#: The most steps in the event loop: characters of the text times instructions of the pattern. A
+#: step takes some 10 ns.
 _STEPS_MAX: Final = 200_000
 
 

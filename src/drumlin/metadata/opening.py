@@ -11,26 +11,22 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from drumlin.config.topic import log_config
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata.embedded.database import FILE_NAME, UnreadableMetadata, is_begun
 from drumlin.metadata.embedded.metadata import EmbeddedMetadata
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
+from drumlin.metadata.image import ClusterImage
 from drumlin.metadata.kraft.inheritance import CannotTakeOver
 from drumlin.metadata.kraft.taking_over import take_over_alone
-from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.store.mutations import Listeners
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
 from drumlin.storage.directory.meta_properties import read_meta_properties
 from drumlin.storage.files.files import Files
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.mutations import Listeners
-    from drumlin.metadata.store.store import MetadataStore
 
 _log = logging.getLogger(__name__)
 

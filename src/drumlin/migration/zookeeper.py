@@ -15,12 +15,7 @@ from drumlin.client.topic_partition import TopicPartition, as_partitions, by_par
 from drumlin.migration.store_error import StoreError, StoreUnavailable
 from drumlin.migration.stores import Positions, Refusals
 from drumlin.zookeeper.access import access_in
-from drumlin.zookeeper.connection import (
-    ZooKeeperAway,
-    ZooKeeperFailure,
-    close_client,
-    connect,
-)
+from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure, close_client, connect
 from drumlin.zookeeper.consumer_offsets import (
     ANY_VERSION,
     CONSUMERS,

@@ -18,12 +18,7 @@ from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.link import Link
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
-from drumlin.peer.retry import (
-    UNKNOWN_TOPIC_PATIENCE_S,
-    Deadline,
-    is_stale_metadata,
-    retrying,
-)
+from drumlin.peer.retry import UNKNOWN_TOPIC_PATIENCE_S, Deadline, is_stale_metadata, retrying
 from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
 from drumlin.wire.error_codes import ErrorCode, KafkaError

@@ -10,23 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.peer import follower_fetch
-from drumlin.peer.follower_fetch import Limits, Replica, encode_fetch
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.follower_fetch import Limits, Position, Replica, encode_fetch
 from drumlin.peer.peer_error import PeerError
+from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.followed_partitions import Followed, FollowedPartitions, FollowerContext
+from drumlin.replication.follower_session import Request
 from drumlin.replication.leaders_offsets import leaders_offsets
-from drumlin.wire.by_hand.fetch_response import parse_fetch_response
+from drumlin.wire.by_hand.fetch_response import FetchResponse, parse_fetch_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.peer.connection import BrokerConnection
-    from drumlin.peer.follower_fetch import Position
-    from drumlin.replication.followed_partition import FollowedPartition
-    from drumlin.replication.follower_session import Request
-    from drumlin.wire.by_hand.fetch_response import FetchResponse
-    from drumlin.wire.messages import EncodedBody
+from drumlin.wire.messages import EncodedBody
 
 _logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
 from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch.batch import HEADER_SIZE, parse_header
@@ -28,15 +27,12 @@ from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_
 from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
 from drumlin.storage.directory.log_directory import storage_error
 from drumlin.storage.log.log_state import Refetch
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.truncation import Truncation
-from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
+from drumlin.storage.replacement.log_copy import ChangeOver, LogChange, LogCopy
 from drumlin.turns import give_way
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.storage.log.partition_log import PartitionLog
-    from drumlin.storage.replacement.log_copy import LogChange
-    from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 _logger = logging.getLogger(__name__)
 

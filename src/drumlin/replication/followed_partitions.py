@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.follower_fetch import Key, Position
+from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.follower_session import FollowerSession
+from drumlin.replication.leaders_offsets import LeadersOffsets
 from drumlin.replication.repeated_lines import RepeatedLines
+from drumlin.replication.throttle import Throttle
+from drumlin.storage.replacement.log_copy import LogChange
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.peer.connection import BrokerConnection
-    from drumlin.peer.follower_fetch import Key, Position
-    from drumlin.replication.followed_partition import FollowedPartition
-    from drumlin.replication.leaders_offsets import LeadersOffsets
-    from drumlin.replication.throttle import Throttle
-    from drumlin.storage.replacement.log_copy import LogChange
-    from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 T = TypeVar("T")
 

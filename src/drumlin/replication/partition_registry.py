@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.replication.followed_partition import FollowedPartition
 
 _NOTHING: Mapping[int, Partition] = {}
 

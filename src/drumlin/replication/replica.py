@@ -9,22 +9,19 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.records.batch.batch import HEADER_SIZE
 from drumlin.replication.waiting_room import WaitingRoom
+from drumlin.storage.log.leader_epochs import EpochEnd
 from drumlin.storage.log.log_batches import batches_of
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_entry import ProducerEntry
+from drumlin.storage.segment.file_slice import ReadResult
+from drumlin.storage.segment.timestamp_search import OffsetFound
+from drumlin.storage.segment.transaction_index import AbortedTransaction
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.storage.log.leader_epochs import EpochEnd
-    from drumlin.storage.log.partition_log import PartitionLog
-    from drumlin.storage.producers.producer_entry import ProducerEntry
-    from drumlin.storage.segment.file_slice import ReadResult
-    from drumlin.storage.segment.timestamp_search import OffsetFound
-    from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 NO_LEADER_EPOCH = -1
 _READ_COMMITTED = 1

@@ -7,11 +7,10 @@ replicas are never throttled. Leader and follower each have a `Throttle`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.config.topic import LogConfig
+from drumlin.storage.log.partition_log import PartitionLog
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"

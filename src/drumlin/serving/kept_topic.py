@@ -66,7 +66,7 @@ class KeptTopic:
 
     def has(self, ends: dict[int, int]) -> bool:
         """Whether the store has everything up to these ends."""
-        found = self.target.positions()
+        found = self.target.positions(ends.keys())
         return all(
             each in found and found[each].topic_id == self.topic_id and found[each].offset >= end
             for each, end in ends.items()
@@ -77,7 +77,8 @@ class KeptTopic:
 
         Args:
             owned: the partition; its position is moved.
-            read: called with each number of rows that was read; what it raises ends the load.
+            read: called with each number of rows that the store has, and with 0 while the log is
+                read; what it raises ends the load.
         """
         self.describe()
         since = Moment.now()
@@ -90,7 +91,7 @@ class KeptTopic:
             read(batch.num_rows)
 
         with translated():
-            states = self._loader.load([owned.partition], self._memory_bytes, take)
+            states = self._loader.load([owned.partition], self._memory_bytes, take, lambda: read(0))
         (state,) = states.values()
         epoch = state.claim.leader_epoch
         position = Position(self.topic_id, state.position, epoch, str(since))

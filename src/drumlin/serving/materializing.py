@@ -37,7 +37,6 @@ _POLL_MS: Final = 500
 _POLL_UNTIL_END_MS: Final = 50
 _LOOK_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
-_STAY_MEMBER_S: Final = 5.0
 #: The time until others take over the partitions of a killed process.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_S: Final = 60.0
@@ -55,7 +54,7 @@ class Progress(NamedTuple):
 
 
 class _GivenUp(Exception):
-    """A partition was revoked while it was loaded."""
+    """A partition was revoked while it was loaded, or all ends."""
 
 
 class Materializing:
@@ -85,7 +84,8 @@ class Materializing:
         self._rate = 0.0
         self._told = (time.monotonic(), 0)
         self._poll_ms = _POLL_MS
-        self._polled_s = time.monotonic()
+        self._on_progress: Callable[[Progress], object] | None = None
+        self._stop = threading.Event()
         with translated():
             wanted = client._thread.run(wanted_topics(client._connections, subscription))
         for each in sorted(wanted):
@@ -126,13 +126,11 @@ class Materializing:
         """Run until `stop` is set, or until the store has all that the logs have now."""
         ends = {each: topic.ends() for each, topic in self._topics.items()} if until_end else None
         self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
+        self._on_progress, self._stop = on_progress, stop
         with self._consumer:
             while not stop.is_set():
                 self._step()
-                if time.monotonic() - self._told[0] >= _PROGRESS_S:
-                    progress = self._progress()
-                    if on_progress is not None:
-                        on_progress(progress)
+                self._tell()
                 if ends is not None and not self._to_load and self._has(ends):
                     break
             return self._progress()  # before the partitions are given up
@@ -140,6 +138,12 @@ class Materializing:
     def _has(self, ends: Mapping[str, dict[int, int]]) -> bool:
         topics = self._topics
         return all(topics[each].has(those) for each, those in ends.items() if each in topics)
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told[0] >= _PROGRESS_S:
+            progress = self._progress()
+            if self._on_progress is not None:
+                self._on_progress(progress)
 
     def _progress(self) -> Progress:
         now_s, (before_s, before) = time.monotonic(), self._told
@@ -164,21 +168,24 @@ class Materializing:
     # -- one step --------------------------------------------------------------------------
 
     def _step(self) -> None:
-        self._polled_s = time.monotonic()
+        self._poll(0 if self._to_claim or self._to_load else self._poll_ms)
+        for place in sorted(self._to_claim):
+            self._claim(place)
+        for place in sorted(self._to_load):
+            if place in self._to_load and not self._stop.is_set():
+                self._load(place)
+        self._look()
+
+    def _poll(self, timeout_ms: float) -> None:
+        """Write the next records; or give partitions up, or claim new ones."""
         try:
-            batch = self._consumer.poll(0 if self._to_claim or self._to_load else self._poll_ms)
+            batch = self._consumer.poll(timeout_ms)
         except OffsetOutOfRange as error:
             # The next records were deleted, or the log was truncated.
             self._load_later(TopicPartition(error.topic, error.partition))
             return
         if batch is not None and batch.num_rows:
             self._apply(batch)
-        for place in sorted(self._to_claim):
-            self._claim(place)
-        for place in sorted(self._to_load):
-            if place in self._to_load:  # another one's load may have given it up
-                self._load(place)
-        self._look()
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         place = TopicPartition(topic_of(batch), batch.column("partition")[0].as_py())
@@ -261,14 +268,17 @@ class Materializing:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self, place: TopicPartition) -> None:
-        """Replace the partition's rows by the state of the log now."""
+        """Replace the partition's rows by the state of the log now.
+
+        Other partitions are written meanwhile.
+        """
         owned = self._owned[place]
-        self._consumer.pause([each for each in self._consumer.assignment if each != place])
 
         def read(rows: int) -> None:
             self._records += rows
-            self._stay_member()
-            if self._owned.get(place) is not owned:
+            self._poll(0)
+            self._tell()
+            if self._owned.get(place) is not owned or self._stop.is_set():
                 raise _GivenUp
 
         try:
@@ -286,19 +296,6 @@ class Materializing:
         except Fenced:
             self._to_load.discard(place)
             self._claim_later(place)
-        finally:
-            waiting = self._to_load | self._to_claim
-            self._consumer.resume(self._consumer.assignment - waiting)
-
-    def _stay_member(self) -> None:
-        """Poll now and then during a load; that may revoke or assign other partitions."""
-        if time.monotonic() - self._polled_s < _STAY_MEMBER_S:
-            return
-        self._consumer.pause()
-        came = self._consumer.poll(0)
-        if came is not None:
-            self._apply(came)
-        self._polled_s = time.monotonic()
 
     # -- topics and log ends ---------------------------------------------------------------
 

@@ -18,8 +18,9 @@ T = TypeVar("T")
 Ask = Callable[["psycopg.Cursor[Any]"], T]
 
 NO_PSYCOPG: Final = "a store in PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
-#: Classes of SQLSTATE of a server that is away, starts, or is short of something.
-_PASSING: Final = ("08", "40", "53", "57", "58")
+#: Classes of SQLSTATE of a server that is away, starts, or is short of something; and a key that
+#: another process has inserted meanwhile, which is found next time.
+_PASSING: Final = ("08", "40", "53", "57", "58", "23505")
 _KEY_TOO_LONG: Final = "54000"
 _LACKS_RIGHTS: Final = "42501"
 _PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0)
@@ -35,6 +36,10 @@ _SETTINGS: Final = (
     # The transaction of a process that was paused must not stop whoever takes over.
     "-c idle_in_transaction_session_timeout=20000 -c statement_timeout=0 -c lock_timeout=0"
 )
+
+
+class KeyTooLong(TargetRefused):
+    """A key does not fit into an index."""
 
 
 class PostgresConnection:
@@ -119,14 +124,14 @@ class PostgresConnection:
         return given if password is None else {**given, "password": password}
 
     def _passes(self, error: psycopg.Error) -> bool:
-        if error.sqlstate is not None:
-            return error.sqlstate.startswith(_PASSING)
-        return isinstance(error, self._driver.OperationalError)
+        if self._connection.closed:
+            return True
+        return error.sqlstate is not None and error.sqlstate.startswith(_PASSING)
 
     def _failure(self, error: psycopg.Error) -> Exception:
         text = " ".join(str(error).split())
         if error.sqlstate == _KEY_TOO_LONG:
-            return TargetRefused(f"PostgreSQL: a key is too long for an index: {text}")
+            return KeyTooLong(f"PostgreSQL: {text}")
         if error.sqlstate == _LACKS_RIGHTS:
             return TargetRefused(f"PostgreSQL: {text}")
         return OSError(f"PostgreSQL: {text}")

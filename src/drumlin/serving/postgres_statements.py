@@ -83,6 +83,7 @@ _TAKE: Final = """
 INSERT INTO {table} (key, value, partition)
 SELECT key, value, %(partition)s FROM {aside} ORDER BY key
 """
+_LONGEST: Final = "SELECT key FROM {aside} ORDER BY octet_length(key) DESC LIMIT 1"
 _COPY: Final = "COPY {changes} (key, value) FROM STDIN (FORMAT binary)"
 
 
@@ -137,8 +138,15 @@ class Statements:
         self.make_aside = composed(_MAKE_ASIDE)
         self.copy_aside = composed(_COPY.replace("{changes}", "{aside}"))
         self.keys_of_others_aside = composed(_KEYS_OF_OTHERS.replace("{changes}", "{aside}"))
+        self.count_aside = composed("SELECT count(*) FROM {aside}")
         self.clear = composed(_CLEAR)
         self.take = composed(_TAKE)
+
+    def find_longest(self, cursor: psycopg.Cursor[Any]) -> bytes | str:
+        """The longest key of a replacement."""
+        found = cursor.execute(self._composed(_LONGEST), {}).fetchone()
+        key: bytes | str = b"" if found is None else found[0]
+        return key
 
     def read_positions(self, cursor: psycopg.Cursor[Any]) -> list[Any]:
         """Partitions with their positions; none if the table of positions does not exist."""

@@ -7,11 +7,11 @@ one statement. A write within a term may be repeated, so that it is when the con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.postgres_connection import PostgresConnection
+from drumlin.serving.postgres_connection import KeyTooLong, PostgresConnection
 from drumlin.serving.postgres_statements import Statements
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
@@ -53,9 +53,9 @@ class PostgresTarget:
         if not only_looks:
             self._run(lambda cursor: self._do.prepare(cursor, kept))
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = self._run(self._do.read_positions)
-        return {partition: Position(*each) for partition, *each in found}
+        return {each[0]: Position(*each[1:]) for each in found if each[0] in partitions}
 
     def claim(self, partition: int) -> Claim:
         given = {"partition": partition, "kept": self._kept}
@@ -70,24 +70,26 @@ class PostgresTarget:
     ) -> None:
         puts = sum(value is not None for value in changes.values())
 
-        def write(cursor: psycopg.Cursor[Any]) -> bool:
+        def write(cursor: psycopg.Cursor[Any]) -> None:
             # The copy comes first, as nobody waits for it.
             cursor.execute(self._do.make_changes, {})
             self._copy(cursor, self._do.copy_changes, changes.items())
             self._move(cursor, partition, term, position)
             given = {"partition": partition}
             cursor.execute(self._do.put, given)
-            is_whole = cursor.rowcount == puts
-            if is_whole:
-                cursor.execute(self._do.delete, given)
-            else:
+            if cursor.rowcount != puts:
+                # The rows of others are locked by the statement that has left them as they were.
                 self._refuse_keys(cursor, self._do.keys_of_others, partition)
-            return is_whole
+                raise self._not_taken()
+            cursor.execute(self._do.delete, given)
 
-        if changes:
-            self._run(write)
-        else:
+        if not changes:
             self._run(lambda cursor: self._move(cursor, partition, term, position))
+            return
+        try:
+            self._run(write)
+        except KeyTooLong:
+            raise self._too_long(max(changes, key=len)) from None
 
     def replace(self, partition: int, term: int) -> PostgresReplacement:
         def begin(cursor: psycopg.Cursor[Any]) -> None:
@@ -115,13 +117,32 @@ class PostgresTarget:
             given = {"partition": partition}
             cursor.execute(self._do.clear, given)
             self._refuse_keys(cursor, self._do.keys_of_others_aside, partition)
-            cursor.execute(self._do.take, given)
+            put = cursor.execute(self._do.take, given).rowcount
+            if cursor.execute(self._do.count_aside, {}).fetchone() != (put,):
+                raise self._not_taken()
             cursor.execute(self._do.drop_aside, {})
 
-        self._connection.run_in(session, take)
+        try:
+            self._connection.run_in(session, take)
+        except KeyTooLong:
+            key = self._connection.run_in(session, self._do.find_longest)
+            raise self._too_long(key) from None
 
     def close(self) -> None:
         """Does nothing: the connection is for all tables."""
+
+    def _not_taken(self) -> TargetRefused:
+        return TargetRefused(
+            f"PostgreSQL: {self._where} has not taken all rows: a trigger, rule or policy of it "
+            "leaves some out"
+        )
+
+    def _too_long(self, key: Cell) -> TargetRefused:
+        size = len(key.encode() if isinstance(key, str) else key)
+        return TargetRefused(
+            f"PostgreSQL: {self._where}: the key {key[:100]!r} of {size} bytes is too long for an "
+            "index"
+        )
 
     # -- in a transaction ------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ than the existing ones; keys that it lacks are deleted at its end, and only then
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,15 +35,31 @@ return {false, term, unpack(redis.call('HMGET', KEYS[1],
 #: prefix, the number of rows to put, these rows, and the keys to delete.
 _WRITE: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
-local prefix, last = ARGV[2], 3 + 2 * tonumber(ARGV[3])
-for i = 4, last, 2 do
-    if redis.call('SISMEMBER', KEYS[2], ARGV[i]) == 0
-        and redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0
-        and redis.call('EXISTS', prefix .. ARGV[i]) == 1 then return {ARGV[i]} end
+local prefix, last, most = ARGV[2], 3 + 2 * tonumber(ARGV[3]), 2000
+local parts = {}
+for first = 4, last, 2 * most do
+    local keys, pairs = {}, {}
+    for i = first, math.min(first + 2 * most - 2, last), 2 do
+        keys[#keys + 1] = ARGV[i]
+        pairs[#pairs + 1] = prefix .. ARGV[i]
+        pairs[#pairs + 1] = ARGV[i + 1]
+    end
+    local old = redis.call('SMISMEMBER', KEYS[2], unpack(keys))
+    local new = KEYS[2] == KEYS[3] and old or redis.call('SMISMEMBER', KEYS[3], unpack(keys))
+    local strange = {}
+    for i = 1, #keys do
+        if old[i] == 0 and new[i] == 0 then strange[#strange + 1] = prefix .. keys[i] end
+    end
+    if #strange > 0 and redis.call('EXISTS', unpack(strange)) > 0 then
+        for i = 1, #strange do
+            if redis.call('EXISTS', strange[i]) == 1 then return {strange[i]} end
+        end
+    end
+    parts[#parts + 1] = {keys, pairs}
 end
-for i = 4, last, 2 do
-    redis.call('SET', prefix .. ARGV[i], ARGV[i + 1])
-    redis.call('SADD', KEYS[3], ARGV[i])
+for _, part in ipairs(parts) do
+    redis.call('MSET', unpack(part[2]))
+    redis.call('SADD', KEYS[3], unpack(part[1]))
 end
 for i = last + 1, #ARGV - 4 do
     if redis.call('SREM', KEYS[2], ARGV[i]) == 1 then redis.call('DEL', prefix .. ARGV[i]) end
@@ -59,6 +75,15 @@ _BEGIN: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 redis.call('SUNIONSTORE', KEYS[2], KEYS[2], KEYS[3])
 redis.call('DEL', KEYS[3])
+return 'ok'
+"""
+#: The new set becomes the set of keys, which has no others any more.
+_END: Final = """
+if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
+if redis.call('EXISTS', KEYS[3]) == 1 then
+    redis.call('UNLINK', KEYS[2])
+    redis.call('RENAME', KEYS[3], KEYS[2])
+end
 return 'ok'
 """
 _NOT_MOVED: Final = ("", "", "", "")
@@ -96,16 +121,13 @@ class RedisTarget:
         ) as at:
             self._ask(at.ping)
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = {}
-        start = f"drumlin:{self._prefix}:"
-        pattern = "".join(f"\\{each}" if each in "*?[]\\" else each for each in start)
-        for name in self._ask(lambda: list(self._redis.scan_iter(f"{pattern}*", _type="hash"))):
-            partition = name.decode()[len(start) :]
-            if partition.isdecimal():
-                values = self._ask(self._redis.hmget, name, *Position._fields)
-                if values[1] is not None:
-                    found[int(partition)] = _position(values)
+        for each in partitions:
+            name, _, _ = self._names(each)
+            values = self._ask(self._redis.hmget, name, *Position._fields)
+            if values[1] is not None:
+                found[each] = _position(values)
         return found
 
     def claim(self, partition: int) -> Claim:
@@ -161,8 +183,7 @@ class RedisTarget:
             self.run(partition, names, term, [], gone, None)
             if cursor == 0:
                 break
-        # The sets are now equal, except for keys that only the new one has.
-        self._check(partition, self._run(_BEGIN, names, [term]))
+        self._check(partition, self._run(_END, names, [term]))
         self.run(partition, [hash_name, keys, keys], term, [], (), position)
 
     def close(self) -> None:
@@ -177,9 +198,8 @@ class RedisTarget:
             where = f"prefix {self._prefix!r}"
             raise Fenced(f"{where}: another process has taken partition {partition}")
         if isinstance(done, list):
-            name = self._prefix.encode() + done[0]
             raise TargetRefused(
-                f"the key {name[:100]!r} is there already, from another partition or program"
+                f"the key {done[0][:100]!r} is there already, from another partition or program"
             )
 
     def _run(self, script: str, names: list[str], args: list[Any]) -> Any:

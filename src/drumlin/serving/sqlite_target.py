@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -77,7 +77,7 @@ class SqliteTarget:
                         f"{self._path}: table {self._name!r} has {kept}, not {self._kept}"
                     )
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         run = self._database.execute
         try:
             if not run("SELECT 1 FROM sqlite_master WHERE name = 'drumlin_positions'").fetchall():
@@ -87,7 +87,7 @@ class SqliteTarget:
                 " WHERE name = ? AND offset IS NOT NULL",
                 (self._name,),
             )
-            return {partition: Position(*each) for partition, *each in found}
+            return {each[0]: Position(*each[1:]) for each in found if each[0] in partitions}
         except sqlite3.Error as error:
             raise OSError(f"{self._path}: {error}") from error
 

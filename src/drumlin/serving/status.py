@@ -39,7 +39,10 @@ def look(
         wanted = client._thread.run(wanted_topics(client._connections, Subscription.of(topics)))
     topics_now = client.describe_topics(sorted(wanted)) if wanted else {}
     # Positions first: a log that grows meanwhile is not behind its store.
-    positions = {each: store.target(each).positions() for each in topics_now}
+    positions = {
+        name: store.target(name).positions({each.index for each in topic.partitions})
+        for name, topic in topics_now.items()
+    }
     places = [(name, each.index) for name, topic in topics_now.items() for each in topic.partitions]
     ends = client.list_offsets(dict.fromkeys(places, "latest"), isolation=ISOLATION)
     found = []

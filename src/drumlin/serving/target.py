@@ -7,7 +7,7 @@ refused. So a process that was paused while another took over changes nothing wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from drumlin.client.errors import ClientError
@@ -70,8 +70,8 @@ class Replacement(Protocol):
 class Target(Protocol):
     """A table in a store. Used by one thread."""
 
-    def positions(self) -> dict[int, Position]:
-        """The positions of all partitions in the store, whoever owns them."""
+    def positions(self, partitions: Collection[int]) -> dict[int, Position]:
+        """The positions of those of these partitions that are in the store, whoever owns them."""
 
     def claim(self, partition: int) -> Claim:
         """Claim the partition under a new term."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -18,6 +19,8 @@ VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
 #: What stands for the topic's name in the name of a table or in a prefix.
 TOPIC: Final = "{topic}"
 
+#: Parameters of libpq that others must not see.
+_SECRETS: Final = frozenset({"password", "sslpassword"})
 #: Opens a topic's table or prefix of this name, for what the text says.
 _Open = Callable[[str, str, str], Target]
 
@@ -64,10 +67,11 @@ class Store:
 def without_password(url: str) -> str:
     """The URL without its password, for messages."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:...@{host}"))
+    parts = parts._replace(query=re.sub(r"(password=)[^&]*", r"\1...", parts.query))
+    if parts.password is not None:
+        host = parts.netloc.rpartition("@")[2]
+        parts = parts._replace(netloc=f"{parts.username or ''}:...@{host}")
+    return urlunsplit(parts)
 
 
 def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
@@ -121,8 +125,11 @@ def _postgres(
 
     names, schema = options.pop("table", TOPIC), options.pop("schema", None)
     _check(parts, names and schema != "")
-    where = parts._replace(query=urlencode(options, quote_via=quote))
-    connection = PostgresConnection(urlunsplit(where), os.environ.get(VARIABLE))
+    if not _SECRETS.isdisjoint(options):
+        raise ValueError(f"a password in a URL's parameter: say it in {VARIABLE}")
+    # Without a host the two slashes have to stay.
+    where = f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
+    connection = PostgresConnection(where, os.environ.get(VARIABLE))
 
     def open_target(name: str, topic: str, kept: str) -> Target:
         return PostgresTarget(

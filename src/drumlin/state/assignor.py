@@ -59,7 +59,8 @@ class StateAssignor(OwnAssignor):
     ) -> tuple[Assignment, Mapping[str, bytes]]:
         replicas = {each.member_id: _replicas_of(each) for each in members}
         places = [
-            TopicPartition(self._topic, each) for each in range(partition_counts[self._topic])
+            TopicPartition(self._topic, each)
+            for each in range(partition_counts.get(self._topic, 0))
         ]
         suited = {place: _suited(place.partition, replicas) for place in places}
         assignment = assign_cooperatively(partition_counts, members, suited)
@@ -69,7 +70,8 @@ class StateAssignor(OwnAssignor):
             others = [
                 each.member_id
                 for each in in_order(members)
-                if place not in assignment[each.member_id]
+                if self._topic in each.subscription.topics
+                and place not in assignment[each.member_id]
             ]
             others.sort(key=lambda each: (place.partition not in replicas[each], load[each]))
             for each in others[: self._standbys]:

@@ -79,6 +79,7 @@ class Changelog:
 
     def __init__(self, client: Client, group: str, state: str) -> None:
         self._client = client
+        self._group = group
         self.topic = changelog_name(group, state)
         self.topic_id = ""
         #: When delete.retention.ms was last looked up, and its value.
@@ -165,6 +166,23 @@ class Changelog:
             if listed.transactional_id.startswith(self.id_prefix):
                 self._client.abort_transaction(listed.transactional_id)
 
+    def fence_gone_owners(self) -> None:
+        """Abort the open transactions of owners that are no members of the group any more.
+
+        They may have written output and nothing to a changelog. They cannot commit; but until they
+        are aborted, readers of the output get nothing that is behind them. Without permission their
+        timeout does it.
+        """
+        with contextlib.suppress(ClientError):
+            found = self._client.list_transactions(states=["Ongoing"])
+            open_ones = {each.transactional_id for each in found}
+            own = {each for each in open_ones if each.startswith(self.id_prefix)}
+            if own:
+                # Asked afterwards: whoever began a transaction is a member, or gone.
+                members = self._client.describe_group(self._group).members
+                for each in own - {member.client_id for member in members}:
+                    self._client.abort_transaction(each)
+
     # -- reading -------------------------------------------------------------------------
 
     def restore(self, partition: int, store: Store) -> Position | None:
@@ -191,7 +209,8 @@ class Changelog:
                 time.sleep(_PAUSE_MAX_S)
         assert store.checkpoint is not None
         told = store.checkpoint.position
-        return self._position(told, partition, is_empty=not len(store))
+        is_empty = told is None and len(store) == 0  # otherwise it does not matter
+        return self._position(told, partition, is_empty=is_empty)
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Bring the store of a standby up to `end`, the log's present end.
@@ -200,12 +219,12 @@ class Changelog:
         `is_over` becomes true.
         """
         at = store.checkpoint
-        if (
-            at is not None
-            and at.offset == end.offset
-            and end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
-        ):
-            return
+        if at is not None:
+            # If it goes further than the log: it has a commit whose marker is on its way; or the
+            # log was cut, which the next owner sees.
+            is_recent = end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
+            if end.offset < at.offset or (end.offset == at.offset and is_recent):
+                return
         if not self._catch_up(partition, store, end):
             self._load(partition, store, allow_inexact=True, is_over=is_over)
 

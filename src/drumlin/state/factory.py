@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -98,13 +99,16 @@ def processor(
         raise TypeError(f"folder {arguments.shown(folder)}: expected a path")
     arguments.whole_number("standbys", standbys, 0, 100)
     with contextlib.ExitStack() as undo:
-        client = connect(bootstrap, security=security)
+        # By the members' client ids it is seen whose transactions are nobody's any more.
+        own_id = f"{group}-{state}-{uuid.uuid4()}"
+        client = connect(bootstrap, client_id=own_id, security=security)
         undo.callback(client.close)
         changelog = Changelog(client, group, state)
         changelog.make(topic, replication_factor)
         follower = None
         if standbys:
-            follower = Changelog(connect(bootstrap, security=security), group, state)
+            other = connect(bootstrap, client_id=f"{own_id}-standby", security=security)
+            follower = Changelog(other, group, state)
             undo.callback(follower.close)
             follower.identify()
         replicas = Replicas(folder, changelog.topic, follower)
@@ -114,6 +118,7 @@ def processor(
             topic,
             group,
             changelog,
+            own_id,
             start=start,
             commit_interval_ms=commit_interval_ms,
             idle_timeout_ms=idle_timeout_ms,

@@ -59,6 +59,7 @@ class Processor:
         topic: str,
         group: str,
         changelog: Changelog,
+        own_id: str,
         *,
         start: Literal["earliest", "latest"],
         commit_interval_ms: int,
@@ -81,7 +82,7 @@ class Processor:
         self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
-        self._work = Work(client, changelog, self._input, transaction_timeout_ms, output)
+        self._work = Work(client, changelog, self._input, own_id, transaction_timeout_ms, output)
         self._dead_letters = dead_letters
         self._decode = decode
         self._headers = headers
@@ -157,6 +158,10 @@ class Processor:
         if self._batch is None:
             raise ClientError("there is no batch at hand: use this while iterating")
 
+    def _check_no_attempt(self) -> None:
+        if self._work.is_attempting:
+            raise ClientError("a function that processes a batch can neither go on nor close")
+
     def _check_output(self, topic: str) -> None:
         self._check_batch()
         if topic == self._changelog.topic:
@@ -229,6 +234,7 @@ class Processor:
         """The next batch; the last one is processed."""
         if self._is_closed:
             raise ClientError("this processor is closed")
+        self._check_no_attempt()
         self._batch = None
         try:
             return self._next()
@@ -270,6 +276,7 @@ class Processor:
         if not partitions:
             return
         self._changelog.await_former_owners(partitions)
+        self._changelog.fence_gone_owners()
         committed = self._client.committed_offsets(self._group, require_stable=True)
         for partition in partitions:
             store = self._replicas.take(partition)
@@ -338,7 +345,9 @@ class Processor:
 
         Raises:
             CommitFailed: the last batches could not be committed; another run reads them again.
+            ClientError: in a function that `run` calls, which has to raise an error to end it.
         """
+        self._check_no_attempt()
         self._close(commits=True)
 
     def _close_after(self, error: BaseException) -> None:

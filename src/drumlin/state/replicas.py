@@ -9,18 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
-from drumlin.state.disk_store import Folder
+from drumlin.client.errors import ClientError
+from drumlin.state.disk_store import Folder, StoreFailed
 from drumlin.state.stores import MemoryStore, Store
 
 if TYPE_CHECKING:
-    from drumlin.state.changelog import Changelog
+    from drumlin.state.changelog import Changelog, End
 
 _log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.1
 _PAUSE_S: Final = 1.0
+_KEPT_S: Final = 60.0
 
 
 class Replicas:
@@ -44,6 +47,8 @@ class Replicas:
         self._owned: dict[int, Store | None] = {}
         self._followed: dict[int, Store] = {}
         self._wanted: frozenset[int] = frozenset()
+        #: When a partition was last wanted, or given back.
+        self._wanted_s: dict[int, float] = {}
         self._busy_with: int | None = None
         self._is_closed = False
         #: How far files go that are not open.
@@ -72,8 +77,9 @@ class Replicas:
         """The process does not own this partition any more, but may stand by for it."""
         with self._changed:
             store = self._owned.pop(partition, None)
-            if store is not None and partition in self._wanted:
+            if store is not None and self._follower is not None:
                 self._followed[partition] = store
+                self._wanted_s[partition] = time.monotonic()
                 return
         if store is not None:
             self._close(partition, store)
@@ -134,8 +140,16 @@ class Replicas:
                     self._changed.wait(pause_s)
 
     def _drop_unwanted(self) -> None:
+        """Close those that have not been wanted for a while.
+
+        In a rebalance a replica may be unwanted for a moment before its process owns it.
+        """
+        now_s = time.monotonic()
         with self._changed:
-            unwanted = self._followed.keys() - self._wanted
+            self._wanted_s |= dict.fromkeys(self._wanted, now_s)
+            unwanted = [
+                each for each in self._followed if self._wanted_s.get(each, 0) < now_s - _KEPT_S
+            ]
             stores = {each: self._followed.pop(each) for each in unwanted}
         for partition, store in stores.items():
             self._close(partition, store)
@@ -143,26 +157,37 @@ class Replicas:
     def _follow_all(self, follower: Changelog) -> None:
         wanted = sorted(self._wanted - self._owned.keys())
         ends = follower.ends(wanted) if wanted else {}
+        failure: Exception | None = None
         for partition in wanted:
-            with self._changed:
-                if self._is_closed or partition in self._owned:
-                    continue
-                self._busy_with = partition
-                store = self._followed.pop(partition, None)
             try:
-                store = self._opened(partition) if store is None else store
-                follower.follow(partition, store, ends[partition], lambda: self._is_closed)
-            except BaseException:
-                if store is not None:
-                    self._close(partition, store)
+                self._follow_one(follower, partition, ends[partition])
+            except Exception as error:  # noqa: BLE001 - the others go on
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _follow_one(self, follower: Changelog, partition: int, end: End) -> None:
+        with self._changed:
+            if self._is_closed or partition in self._owned:
+                return
+            self._busy_with = partition
+            store = self._followed.pop(partition, None)
+        try:
+            store = self._opened(partition) if store is None else store
+            follower.follow(partition, store, end, lambda: self._is_closed)
+        except BaseException as error:
+            # What brokers do makes a store no worse.
+            is_broken = isinstance(error, StoreFailed) or not isinstance(error, ClientError)
+            if store is not None and is_broken:
+                self._close(partition, store)
                 store = None
-                raise
-            finally:
-                with self._changed:
-                    self._busy_with = None
-                    if store is not None:
-                        self._followed[partition] = store
-                    self._changed.notify_all()
+            raise
+        finally:
+            with self._changed:
+                self._busy_with = None
+                if store is not None:
+                    self._followed[partition] = store
+                self._changed.notify_all()
 
     # -- stores --------------------------------------------------------------------------
 

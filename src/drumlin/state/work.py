@@ -8,7 +8,6 @@ relies on the order in which the parts of a transaction are sent.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -62,6 +61,7 @@ class Work:
         client: Client,
         changelog: Changelog,
         begin: Position,
+        own_id: str,
         transaction_timeout_ms: int,
         output: OutputDelivery,
     ) -> None:
@@ -70,6 +70,7 @@ class Work:
             client: the cluster.
             changelog: that of the state.
             begin: identifies input and group; its offset does not matter.
+            own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
             output: "exactly_once": in the transaction; "at_least_once": before it is committed.
         """
@@ -79,9 +80,8 @@ class Work:
         self._client = client
         self._changelog = changelog
         self._timeout_ms = transaction_timeout_ms
-        self._name = str(uuid.uuid4())
         self._commits = 0
-        self._transactional_id = f"{changelog.id_prefix}{self._name}"
+        self._transactional_id = own_id
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
         #: The error of a send that dooms the transaction, which is hidden from the user's code.
@@ -133,6 +133,11 @@ class Work:
         """Begin work on a partition that can be undone by itself. Output is held back."""
         self._held = []
         self.owned[partition].state.begin_attempt()
+
+    @property
+    def is_attempting(self) -> bool:
+        """Whether an attempt goes on: part of its batch may not be processed."""
+        return self._held is not None
 
     def undo_attempt(self, partition: int) -> None:
         """Undo the work since `begin_attempt`."""
@@ -224,7 +229,7 @@ class Work:
         """The partition's changes, the position of the input last."""
         changes = self.owned[place.partition].state.changes()
         self._commits += 1
-        commit = f"{self._name}-{self._commits}"
+        commit = f"{self._transactional_id}-{self._commits}"
         changes[POSITION_KEY] = position_value(self._begin._replace(offset=offset), commit)
         return changes
 

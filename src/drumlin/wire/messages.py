@@ -19,12 +19,7 @@ from drumlin.wire.schema.declaration import Message, fields_of
 from drumlin.wire.schema.decoder import Decode, admit, decoder, skip_tags
 from drumlin.wire.schema.encoder import Encode, encode, encoder
 from drumlin.wire.schema.parts import Parts
-from drumlin.wire.schema.types import (
-    STRING_BYTES_MAX,
-    ZERO,
-    beginning,
-    type_name,
-)
+from drumlin.wire.schema.types import STRING_BYTES_MAX, ZERO, beginning, type_name
 
 __all__ = ["ZERO"]
 

@@ -9,12 +9,7 @@ from typing import Any
 
 from drumlin.broker.start.broker import Broker
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.messages import (
-    ZERO,
-    encode_response,
-    parse_request,
-    parse_request_header,
-)
+from drumlin.wire.messages import ZERO, encode_response, parse_request, parse_request_header
 from rig.data.messages import response_shape
 
 _READ_COMMITTED = 1

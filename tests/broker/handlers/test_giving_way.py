@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,17 +16,14 @@ from broker.answers import answer_of
 from broker.group_client import TOPIC_ID, Client, ms, with_client
 from drumlin.broker import router as router_module
 from drumlin.broker.context import RequestContext
-from drumlin.broker.handlers import list_groups, list_offsets
+from drumlin.broker.handlers import consumer_group_describe, list_groups, list_offsets
 from drumlin.broker.router import Router
+from drumlin.coordination.groups.consumer.member import Progress
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import (
-    RequestHeader,
-    encode_request,
-    parse_response,
-)
+from drumlin.wire.messages import RequestHeader, encode_request, parse_response
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.committed_offsets import commit_offsets, position
 from rig.data.messages import build, request_shape
@@ -236,6 +234,20 @@ def test_a_small_request_with_a_large_answer() -> None:
         assert steps >= 30
 
     with_client(scenario)
+
+
+def test_the_many_topics_of_one_member_are_described_in_turns() -> None:
+    """Those of its assignment, and those that it gives up: it may hold partitions of both."""
+    topics = [UUID(int=each + 1) for each in range(100)]
+    progress = Progress(5, assigned={each: {0: 5} for each in topics}, revoking={topics[0]: {1: 4}})
+    work = Stepped(consumer_group_describe._held(progress))
+    steps = 0
+    with pytest.raises(StopIteration) as done:
+        while True:
+            next(work)
+            steps += 1
+    assert steps > len(topics)
+    assert done.value.value == {each: {0} for each in topics} | {topics[0]: {0, 1}}
 
 
 def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,7 @@ from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import (
-    ZERO,
-    EncodedBody,
-    encode_request,
-    is_long,
-    let_go,
-    parse_response,
-)
+from drumlin.wire.messages import ZERO, EncodedBody, encode_request, is_long, let_go, parse_response
 from rig.data.messages import build, request_shape, response_shape
 from rig.time.stepped import Stepped
 

@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.handlers import (
-    alter_client_quotas,
-    delete_records,
-    offset_delete,
-    offset_fetch,
-)
+from drumlin.broker.handlers import alter_client_quotas, delete_records, offset_delete, offset_fetch
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader

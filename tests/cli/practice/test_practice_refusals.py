@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from cli.conftest import Result, Run
 from drumlin.cli.practice.brokers import Configuration, defaults
-from drumlin.cli.practice.record import (
-    ClusterRecord,
-    MemberRecord,
-    read_record,
-    write_record,
-)
+from drumlin.cli.practice.record import ClusterRecord, MemberRecord, read_record, write_record
 from drumlin.cli.terminal.output import Failure
 from drumlin.storage.directory.directory_lock import DirectoryLock
 from rig.brokers.practice_cluster import ports_in_a_row

@@ -17,11 +17,7 @@ import pytest
 
 from drumlin import lowlevel
 from drumlin.client.client import Client
-from drumlin.client.transactions.errors import (
-    ProducerFenced,
-    TransactionError,
-    TransactionFailed,
-)
+from drumlin.client.transactions.errors import ProducerFenced, TransactionError, TransactionFailed
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from rig.servers.older_kafka import OlderKafka

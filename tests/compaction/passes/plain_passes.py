@@ -55,14 +55,7 @@ from drumlin.records.kernels.compaction_layout import (
     REBASED_RECORD_GROWTH_MAX,
 )
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX
-from drumlin.records.kernels.survival import (
-    EXPIRED,
-    HORIZON_DUE,
-    KEPT,
-    KEYLESS,
-    SUPERSEDED,
-    fate,
-)
+from drumlin.records.kernels.survival import EXPIRED, HORIZON_DUE, KEPT, KEYLESS, SUPERSEDED, fate
 from drumlin.records.validation.survey import check_record
 
 

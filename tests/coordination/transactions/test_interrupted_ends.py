@@ -5,14 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from coordination.transactions.test_coordinator import (
-    COUNT,
-    T0,
-    TIMEOUT_MS,
-    Cluster,
-    run,
-    until,
-)
+from coordination.transactions.test_coordinator import COUNT, T0, TIMEOUT_MS, Cluster, run, until
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.states import TransactionState

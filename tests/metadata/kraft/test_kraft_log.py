@@ -24,9 +24,7 @@ from metadata.kraft.kafka_log import (
     write_segment,
     write_snapshot,
 )
-from metadata.kraft.kafka_log import (
-    topic as topic_record,
-)
+from metadata.kraft.kafka_log import topic as topic_record
 from rig.depth import seeds, so_many
 
 ID, OTHER_ID = UUID(int=1 << 70), UUID(int=2 << 70)

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from drumlin.clock import ManualClock, SystemClock
-from drumlin.metadata.image import (
-    PartitionState,
-)
+from drumlin.metadata.image import PartitionState
 from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.wire.error_codes import ErrorCode, KafkaError

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.image import (
-    NO_LEADER,
-    BrokerState,
-    PartitionState,
-    Resource,
-    ResourceType,
-)
+from drumlin.metadata.image import NO_LEADER, BrokerState, PartitionState, Resource, ResourceType
 from drumlin.metadata.store.changes import BrokersChanged
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.brokers import controllership, registration

@@ -16,13 +16,13 @@ from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.columns.columns import (
     RECORD_SCHEMA,
     RECORD_SCHEMA_WITH_HEADERS,
-    decode_to_arrow,
     encode_from_arrow,
     iterate_arrow,
     next_offset,
     partition_for_keys,
 )
 from drumlin.records.plain.record import Record, decode_batch, decode_records, encode_batch
+from records.decoding import decode_to_arrow
 from records.golden import ABORTED, BATCHES, RECORDS, TRANSACTIONS
 from records.strategies import QUICK, damaged
 

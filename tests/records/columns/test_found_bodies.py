@@ -12,21 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    parse_header,
-    seal,
-    write_header,
-)
+from drumlin.records.batch.batch import HEADER_SIZE, LOG_OVERHEAD, parse_header, seal, write_header
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
 from drumlin.records.columns import arrow_decode
-from drumlin.records.columns.columns import (
-    RECORD_SCHEMA_WITH_HEADERS,
-    decode_to_arrow,
-    iterate_arrow,
-)
+from drumlin.records.columns.columns import RECORD_SCHEMA_WITH_HEADERS, iterate_arrow
 from drumlin.records.columns.decompressed_bodies import decompressed
 from drumlin.records.columns.found_bodies import find_bodies
 from drumlin.records.compression.compression import CODECS
@@ -41,6 +31,7 @@ from drumlin.records.kernels.layout import (
 from drumlin.records.plain.bodies import Selection, select_bodies
 from drumlin.records.plain.record import Record, encode_batch, encode_record
 from records.conftest import without_kernels
+from records.decoding import decode_to_arrow
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 
 COLUMNS = RECORD_SCHEMA_WITH_HEADERS.names

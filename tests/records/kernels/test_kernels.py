@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 from drumlin.records.batch.batch import HEADER_SIZE, parse_header, write_header
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.varint import varint
-from drumlin.records.columns.columns import (
-    HEADERS_TYPE,
-    decode_to_arrow,
-    encode_from_arrow,
-    partition_for_keys,
-)
+from drumlin.records.columns.columns import HEADERS_TYPE, encode_from_arrow, partition_for_keys
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.records.validation.survey import Survey, survey, survey_plain
 from records.conftest import without_kernels
+from records.decoding import decode_to_arrow
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 
 pytestmark = pytest.mark.usefixtures("kernels")

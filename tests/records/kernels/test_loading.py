@@ -16,12 +16,12 @@ import pytest
 import drumlin
 from drumlin.records.batch.batch import HEADER_SIZE
 from drumlin.records.batch.corrupt_record import CorruptRecord
-from drumlin.records.columns.columns import decode_to_arrow
 from drumlin.records.kernels import processor, record_kernels
 from drumlin.records.kernels.library_files import LIBRARIES, MADE_OF, library_path
 from drumlin.records.kernels.machine_code import load_library
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.records.validation.survey import Survey, survey
+from records.decoding import decode_to_arrow
 from rig.time.unlocked import turns_beside
 
 _SURVEY = """

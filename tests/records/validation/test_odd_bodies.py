@@ -8,7 +8,6 @@ import zlib
 import pytest
 
 from drumlin.records.batch.corrupt_record import CorruptRecord
-from drumlin.records.columns.columns import decode_to_arrow
 from drumlin.records.compression.arena import DecompressedTooLarge
 from drumlin.records.compression.compression import CODECS
 from drumlin.records.compression.stored_bodies import decoder_of, decompress
@@ -16,6 +15,7 @@ from drumlin.records.plain.record import decode_batch
 from drumlin.records.validation.append_rules import AppendRules
 from drumlin.records.validation.validation import InvalidBatch, prepare_produce
 from drumlin.wire.error_codes import ErrorCode
+from records.decoding import decode_to_arrow
 from records.validation.odd_bodies import (
     EMPTY_LZ4_BLOCK,
     EMPTY_STORED_LZ4_BLOCK,

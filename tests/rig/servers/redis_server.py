@@ -16,10 +16,13 @@ WHY_NOT = "there is no redis-server: apt-get install redis-server, or name it in
 
 
 class RedisServer(BrokerProcess):
-    """Each write is in its file before it is answered."""
+    """With `always_flushes` each write is in its file before it is answered."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, always_flushes: bool = True) -> None:
         super().__init__(directory / "redis.out")
+        self._persistence = ["--appendonly", "yes", "--appendfsync", "always"]
+        if not always_flushes:
+            self._persistence = ["--appendonly", "no"]
         self.directory = directory
         self.port = free_ports(1)[0]
 
@@ -31,7 +34,7 @@ class RedisServer(BrokerProcess):
         said_before = len(self.said())
         assert PROGRAM is not None
         command = [PROGRAM, "--port", str(self.port), "--dir", str(self.directory)]
-        self.launch([*command, "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        self.launch([*command, "--save", "", *self._persistence])
 
         def is_ready() -> bool:
             self.fail_if_ended()

@@ -30,7 +30,8 @@ from drumlin.spark.landing.iceberg_files import (
 )
 from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, Position
 
-NAME = ("kept", "users")
+#: A topic's name may have dots.
+NAME = ("kept", "users.v1")
 BUCKETS = 4
 SCHEMA = pa.schema(
     {
@@ -114,7 +115,7 @@ class Lake:
         run.show(self, self.position(), added, removed)
 
     def position(self) -> Position:
-        return Position("users", "id", dict(self.ends))
+        return Position("users", "id", dict(self.ends), 1000 + sum(self.ends.values()))
 
     def table(self) -> Table:
         return self.catalog.load_table(NAME)

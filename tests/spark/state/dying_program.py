@@ -39,22 +39,22 @@ def dying(stage: str, batches: Iterator[Any]) -> Iterator[Any]:
 class DyingReading(stages.Reading):
     __slots__ = ()
 
-    def run(self, code: Any, ranges: Any) -> Iterator[Any]:
-        return dying("reading", super().run(code, ranges))
+    def run(self, ranges: Any) -> Iterator[Any]:
+        return dying("reading", super().run(ranges))
 
 
 class DyingMerging(stages.Merging):
     __slots__ = ()
 
-    def run(self, code: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        return dying("merging", super().run(code, batches))
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return dying("merging", super().run(batches))
 
 
 class DyingCopying(restored_rows.Copying):
     __slots__ = ()
 
-    def run(self, code: Any, ranges: Any) -> Iterator[Any]:
-        return dying("copying", super().run(code, ranges))
+    def run(self, ranges: Any) -> Iterator[Any]:
+        return dying("copying", super().run(ranges))
 
 
 TINY: dict[str, Any] = {"taskMemory": 3000, "minPartitions": 5, "reducers": 3, "batchBytes": 500}

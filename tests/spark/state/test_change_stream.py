@@ -116,7 +116,8 @@ def test_a_query_goes_on_though_its_beginning_is_deleted(
     feed.run()
     assert feed.written() == expected
     with pytest.raises(PySparkException, match="records before offset 40 are deleted"):
-        Feed(spark, topic, tmp_path / "new", since={0: 20}).run()
+        # The log still holds the changes from there on, but not the values that they are based on.
+        Feed(spark, topic, tmp_path / "new", since={0: 50}).run()
 
 
 @pytest.mark.deep

@@ -17,16 +17,7 @@ from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLog
 from drumlin.turns import to_end
 from rig.time.stepped import Stepped
 from storage.doors import FailingFiles, ForgetfulFiles
-from storage.samples import (
-    NOW_MS,
-    TOPIC_ID,
-    append,
-    create,
-    offsets,
-    open_logs,
-    read_all,
-    revive,
-)
+from storage.samples import NOW_MS, TOPIC_ID, append, create, offsets, open_logs, read_all, revive
 
 _HOLD = """
 import sys

@@ -30,14 +30,7 @@ from drumlin.storage.producers.producer_table import FrozenProducers, table_of
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.time.stepped import Stepped
-from storage.samples import (
-    NOW_MS,
-    append,
-    create,
-    from_producer,
-    marker,
-    reopened,
-)
+from storage.samples import NOW_MS, append, create, from_producer, marker, reopened
 
 DAY_MS = 86_400_000
 

@@ -17,14 +17,7 @@ from drumlin.storage.replacement.segment_swap import SegmentSwap
 from drumlin.storage.segment.segment import Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 from storage.replacement.test_cleaned_segment import write
-from storage.samples import (
-    NOW_MS,
-    append,
-    create,
-    from_producer,
-    marker,
-    read_bytes,
-)
+from storage.samples import NOW_MS, append, create, from_producer, marker, read_bytes
 
 CONFIG = LogConfig(
     segment_bytes=2000,

@@ -25,14 +25,7 @@ from storage.replacement.swaps import (
     offsets,
     written,
 )
-from storage.samples import (
-    IN_MEMORY,
-    NOW_MS,
-    append,
-    create,
-    from_producer,
-    open_logs,
-)
+from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, open_logs
 from storage.unordered_files import Killed, UnorderedFiles, losses
 
 Work = Callable[[Path, UnorderedFiles], None]

@@ -13,15 +13,13 @@ import logging
 import struct
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.apis.served import SERVED
+from drumlin.broker.loop.threads import Threads
 from drumlin.storage.files.files import NO_DESCRIPTOR
 from drumlin.turns import give_way
 from drumlin.wire.messages import API_KEYS, prepare
-
-if TYPE_CHECKING:
-    from drumlin.broker.loop.threads import Threads
 
 _log = logging.getLogger(__name__)
 _API_AND_VERSION: Final = struct.Struct(">hh")  # the start of a frame

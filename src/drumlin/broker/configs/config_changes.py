@@ -12,30 +12,21 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_for_one_broker, is_for_one_broker
 from drumlin.config.group import validate_group_overrides
-from drumlin.config.keys import (
-    PER_BROKER,
-    Key,
-    changeable_broker_key,
-    group_keys,
-    topic_keys,
-)
+from drumlin.config.keys import PER_BROKER, Key, changeable_broker_key, group_keys, topic_keys
 from drumlin.config.topic import validate_overrides
 from drumlin.config.values import Refused, ValueType, format_value, parse
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import ClusterImage, Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
+from drumlin.metadata.store.store import Alteration
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.store import Alteration
 
 _log = logging.getLogger(__name__)
 

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
     from drumlin.metadata.image import Resource
     from drumlin.metadata.store.store import Alteration
-    from drumlin.wire.protocol.alter_configs import (
-        AlterConfigsResource as Replaced,
-    )
-    from drumlin.wire.protocol.alter_configs import (
-        AlterConfigsResourceResponse as ReplacedResponse,
-    )
-    from drumlin.wire.protocol.incremental_alter_configs import (
-        AlterConfigsResource as Changed,
-    )
+    from drumlin.wire.protocol.alter_configs import AlterConfigsResource as Replaced
+    from drumlin.wire.protocol.alter_configs import AlterConfigsResourceResponse as ReplacedResponse
+    from drumlin.wire.protocol.incremental_alter_configs import AlterConfigsResource as Changed
     from drumlin.wire.protocol.incremental_alter_configs import (
         AlterConfigsResourceResponse as ChangedResponse,
     )

@@ -25,7 +25,7 @@ from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import give_way
-from drumlin.wire.by_hand.fetch_answer import failed, fetch_answers
+from drumlin.wire.by_hand.fetch_answer import Answer, failed, fetch_answers
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from drumlin.broker.context import RequestContext
     from drumlin.replication.replica import Replica
-    from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
     from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 

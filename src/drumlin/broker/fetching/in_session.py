@@ -16,7 +16,7 @@ from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.loop.garbage import settled
 from drumlin.turns import give_way
-from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
+from drumlin.wire.by_hand.fetch_answer import NOTHING, Answer, Joined
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from drumlin.broker.fetch_sessions.session import Session, Watched
     from drumlin.broker.loop.later import Parts
     from drumlin.replication.replica import Replica
-    from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
 #: Partitions that are examined, or taken from a request, between two chances to give way.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetch_sessions.partition_read import sent_to_follower
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.replication.waiting_room import Waiter
+from drumlin.replication.waiting_room import Waiter, WaitingRoom
 from drumlin.turns import give_way
-from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
+from drumlin.wire.by_hand.fetch_answer import NOTHING, Answer, Joined
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from drumlin.broker.context import RequestContext
     from drumlin.broker.loop.later import Parts
     from drumlin.replication.replica import Replica
-    from drumlin.replication.waiting_room import WaitingRoom
-    from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
 #: Partitions that are read between two chances to give way.

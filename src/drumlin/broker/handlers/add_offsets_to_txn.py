@@ -8,19 +8,14 @@ INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.add_offsets_to_txn import (
-        AddOffsetsToTxnRequest,
-    )
+from drumlin.wire.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 _FENCED_FROM: Final = 2
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
@@ -25,17 +25,13 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.add_partitions_to_txn import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnTopic,
-        AddPartitionsToTxnTransaction,
-    )
 
 _FENCED_FROM: Final = 2
 #: From this version on, brokers send the request, and it may name any topic.

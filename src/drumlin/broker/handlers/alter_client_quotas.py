@@ -5,26 +5,17 @@ Each entity is answered once; one that is named twice is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import TYPES, check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_client_quotas import (
+    AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
     EntryData,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_client_quotas import (
-        AlterClientQuotasRequest,
-    )
-    from drumlin.wire.protocol.alter_client_quotas import (
-        EntityData as Named,
-    )
 
 #: Types and names; if a type occurs twice, its last name counts.
 _Entity = tuple[tuple[str, str | None], ...]
@@ -53,7 +44,7 @@ async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterC
     return AlterClientQuotasResponse(throttle_time=ZERO, entries=tuple(entries))
 
 
-async def _names(entity: tuple[Named, ...]) -> dict[str, str | None]:
+async def _names(entity: tuple[EntityData, ...]) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for each in entity:
         names[each.entity_type] = each.entity_name

@@ -6,8 +6,6 @@ fails by itself. One that is named twice is refused; Apache Kafka never answers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.configs.config_changes import (
     KeyChange,
     Operation,
@@ -18,13 +16,12 @@ from drumlin.broker.configs.config_changes import (
 from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_configs import (
-        AlterConfigsRequest,
-        AlterConfigsResource,
-    )
+from drumlin.wire.protocol.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:

@@ -11,26 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionState
-    from drumlin.wire.protocol.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        ReassignablePartition,
-        ReassignableTopic,
-    )
 
 #: Partitions of a topic that are handled between two chances to give way.
 _TOGETHER: Final = 500

@@ -7,22 +7,16 @@ be created in the named dir; the code is REPLICA_NOT_AVAILABLE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_replica_log_dirs import (
-        AlterReplicaLogDirsRequest,
-    )
 
 
 async def handle(

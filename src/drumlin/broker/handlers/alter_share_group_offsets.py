@@ -6,7 +6,6 @@ Records from the new start offset on are delivered again, even if they were deli
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import TopicOutcome
@@ -14,15 +13,11 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_share_group_offsets import (
-        AlterShareGroupOffsetsRequest,
-    )
 
 
 async def handle(

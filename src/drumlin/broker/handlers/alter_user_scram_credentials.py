@@ -4,22 +4,16 @@ with an answer for each user. See `unsecured.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import refuse_deletion, refuse_upsertion
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-    )
 
 
 async def handle(

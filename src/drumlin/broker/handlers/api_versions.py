@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.apis.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
 from drumlin.broker.apis.served import SERVED
@@ -23,15 +23,11 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO
 from drumlin.wire.protocol.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.api_versions import (
-        ApiVersionsRequest,
-    )
 
 _NO_EPOCH: Final = -1
 _SOFTWARE_FROM: Final = 3

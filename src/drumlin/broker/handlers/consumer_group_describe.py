@@ -8,30 +8,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.consumer.member import Member
+from drumlin.coordination.groups.consumer.member import Member, Progress
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.consumer_group_describe import (
     Assignment,
+    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
     TopicPartitions,
 )
 from drumlin.wire.protocol.consumer_group_describe import Member as DescribedMember
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.consumer_group_describe import (
-        ConsumerGroupDescribeRequest,
-    )
 
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
@@ -83,11 +79,7 @@ async def _describe(
 
 async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
     subscription = member.subscription
-    has: dict[UUID, set[int]] = {}
-    for partitions in (member.progress.assigned, member.progress.revoking):
-        for topic_id, epochs in partitions.items():
-            has.setdefault(topic_id, set()).update(epochs)
-    held = await _assignment(group, has)
+    held = await _assignment(group, await _held(member.progress))
     target = await _assignment(group, group.targets.get(member.member_id, {}))
     return DescribedMember(
         member_id=member.member_id,
@@ -102,6 +94,16 @@ async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
         target_assignment=target,
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
     )
+
+
+async def _held(progress: Progress) -> dict[UUID, set[int]]:
+    """The partitions that a member has, those that it gives up included."""
+    held: dict[UUID, set[int]] = {}
+    for partitions in (progress.assigned, progress.revoking):
+        for topic_id, epochs in partitions.items():
+            held.setdefault(topic_id, set()).update(epochs)
+            await give_way()
+    return held
 
 
 async def _assignment(group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]) -> Assignment:

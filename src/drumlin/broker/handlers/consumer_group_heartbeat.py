@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
@@ -26,15 +27,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, EncodedBody
 from drumlin.wire.protocol.consumer_group_heartbeat import (
     Assignment,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.wire.protocol.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatRequest,
-    )
 
 _Answer: TypeAlias = "ConsumerGroupHeartbeatResponse | EncodedBody"
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.create_acls import AclCreationResult, CreateAclsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.create_acls import (
-        CreateAclsRequest,
-    )
+from drumlin.wire.protocol.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 
 async def handle(_: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:

@@ -6,17 +6,15 @@ Version 3 can name another owner.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import ANONYMOUS, NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.create_delegation_token import CreateDelegationTokenResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.create_delegation_token import (
-        CreateDelegationTokenRequest,
-    )
+from drumlin.wire.protocol.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 
 _WITH_OWNER: Final = 3
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics.topics import (
@@ -22,15 +21,11 @@ from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_partitions import (
+    CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.create_partitions import (
-        CreatePartitionsRequest,
-        CreatePartitionsTopic,
-    )
 
 
 async def handle(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
@@ -29,16 +29,12 @@ from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
+    CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.create_topics import (
-        CreatableTopic,
-        CreateTopicsRequest,
-    )
 
 _CONFIGS_FROM: Final = 5
 #: Keys per topic; only some forty have a meaning.

@@ -4,19 +4,16 @@ filter. See `unsecured.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.delete_acls import (
-        DeleteAclsRequest,
-    )
+from drumlin.wire.protocol.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 
 async def handle(_: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:

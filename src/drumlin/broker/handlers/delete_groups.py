@@ -5,19 +5,16 @@ A share group loses its start offsets, too. A group named twice is deleted, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.delete_groups import (
-        DeleteGroupsRequest,
-    )
+from drumlin.wire.protocol.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
 
 async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

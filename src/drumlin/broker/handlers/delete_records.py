@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.replication.partition import Partition
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.replication.partition import Partition
-    from drumlin.wire.protocol.delete_records import (
-        DeleteRecordsRequest,
-    )
 
 _NO_LOW_WATERMARK: Final = -1
 

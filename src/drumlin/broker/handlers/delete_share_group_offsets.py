@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.share.messages import Deleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.delete_share_group_offsets import (
-        DeleteShareGroupOffsetsRequest,
-    )
 
 
 async def handle(

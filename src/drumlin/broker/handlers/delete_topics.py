@@ -8,7 +8,7 @@ Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic id
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -17,12 +17,11 @@ from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.delete_topics import (
-        DeleteTopicsRequest,
-    )
+from drumlin.wire.protocol.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 
 class _Failure(NamedTuple):

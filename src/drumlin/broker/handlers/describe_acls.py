@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.describe_acls import DescribeAclsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_acls import (
-        DescribeAclsRequest,
-    )
+from drumlin.wire.protocol.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
 async def handle(_: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:

@@ -5,18 +5,14 @@ There are none: see `quotas.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.quotas import check_filter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.describe_client_quotas import DescribeClientQuotasResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_client_quotas import (
-        DescribeClientQuotasRequest,
-    )
+from drumlin.wire.protocol.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 
 
 async def handle(

@@ -6,7 +6,7 @@ adds fenced brokers, which do not exist here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import (
@@ -16,12 +16,11 @@ from drumlin.broker.parts.cluster_view import (
 )
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_cluster import (
-        DescribeClusterRequest,
-    )
+from drumlin.wire.protocol.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

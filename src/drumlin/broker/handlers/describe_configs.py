@@ -11,7 +11,7 @@ Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.configs.config_changes import (
     BROKER_LOGGER,
@@ -36,17 +36,13 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_configs import (
-        DescribeConfigsRequest,
-        DescribeConfigsResource,
-    )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: Entries in one response: without this limit a small request that names the broker many times

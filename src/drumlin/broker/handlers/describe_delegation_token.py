@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import no_tokens
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.describe_delegation_token import DescribeDelegationTokenResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_delegation_token import (
-        DescribeDelegationTokenRequest,
-    )
+from drumlin.wire.protocol.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 
 
 async def handle(

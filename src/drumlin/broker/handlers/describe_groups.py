@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
@@ -23,13 +23,9 @@ from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
+    DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_groups import (
-        DescribeGroupsRequest,
-    )
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
 #: Attempts for a group that changes meanwhile; after the last attempt members may be inconsistent.

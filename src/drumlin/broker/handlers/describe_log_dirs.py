@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.storage.directory.log_directory import LogDirectory
@@ -20,15 +20,11 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_log_dirs import (
     DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_log_dirs import (
-        DescribeLogDirsRequest,
-    )
 
 _UNKNOWN_BYTES: Final = -1
 

@@ -6,7 +6,7 @@ named partition is answered once, in the order of the request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
@@ -15,16 +15,12 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_producers import (
+    DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_producers import (
-        DescribeProducersRequest,
-    )
 
 _NO_TRANSACTION: Final = -1
 

@@ -12,24 +12,20 @@ there are none here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.describe_quorum import (
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     Node,
     PartitionData,
     ReplicaState,
     TopicData,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_quorum import (
-        DescribeQuorumRequest,
-    )
 
 _TOPIC: Final = "__cluster_metadata"
 _UNKNOWN: Final = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -17,17 +17,13 @@ from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_share_group_offsets import (
-        DescribeShareGroupOffsetsRequest,
-        DescribeShareGroupOffsetsRequestGroup,
-    )
 
 _NO_LAG: Final = -1
 #: Topics, and their partitions.

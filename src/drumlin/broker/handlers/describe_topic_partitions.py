@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -24,16 +24,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_topic_partitions import (
     Cursor,
+    DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_topic_partitions import (
-        DescribeTopicPartitionsRequest,
-        TopicRequest,
-    )
 
 #: Names that are sorted in one step.
 _AT_ONCE: Final = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
@@ -11,15 +11,11 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_transactions import (
-        DescribeTransactionsRequest,
-    )
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 

@@ -5,8 +5,6 @@ Each user is answered once; no names, or null, mean all of them. See `unsecured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import no_credential
 from drumlin.distinct import counted
@@ -14,14 +12,10 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.describe_user_scram_credentials import (
-        DescribeUserScramCredentialsRequest,
-    )
 
 
 async def handle(

@@ -12,24 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import NO_LEADER, PartitionId
+from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.elect_leaders import (
+    ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionState
-    from drumlin.wire.protocol.elect_leaders import (
-        ElectLeadersRequest,
-    )
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1

@@ -9,19 +9,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.end_txn import EndTxnResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.end_txn import (
-        EndTxnRequest,
-    )
+from drumlin.wire.protocol.end_txn import EndTxnRequest, EndTxnResponse
 
 _FENCED_FROM: Final = 2
 _EPOCH_BUMP_FROM: Final = 5

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.expire_delegation_token import ExpireDelegationTokenResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.expire_delegation_token import (
-        ExpireDelegationTokenRequest,
-    )
+from drumlin.wire.protocol.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 
 
 async def handle(

@@ -10,21 +10,18 @@ Version notes: 7 sessions (KIP-227); 9 leader epochs (KIP-320); 12 diverging epo
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.context import RequestContext
 from drumlin.broker.fetch_sessions.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from drumlin.broker.fetching.distinct import distinct, size_of
 from drumlin.broker.fetching.fetch import Fetch
 from drumlin.broker.fetching.in_session import SessionFetch
 from drumlin.broker.fetching.plain import PlainFetch
-from drumlin.broker.loop.later import Later
+from drumlin.broker.loop.later import Later, LaterParts, Parts
 from drumlin.wire.by_hand.fetch_answer import fetch_answers
 from drumlin.wire.by_hand.fetch_request import FetchRequest, read_fetch_request
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
-
-if TYPE_CHECKING:
-    from drumlin.broker.context import RequestContext
-    from drumlin.broker.loop.later import LaterParts, Parts
 
 _TOPIC_IDS_FROM: Final = 13
 #: Larger requests are parsed in a thread: that would take more than a turn of the loop.

@@ -11,7 +11,7 @@ Up to version 3 a request has one key, from version 4 several (KIP-699).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
@@ -19,12 +19,11 @@ from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTIO
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.find_coordinator import (
-        FindCoordinatorRequest,
-    )
+from drumlin.wire.protocol.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

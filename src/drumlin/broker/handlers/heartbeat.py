@@ -13,9 +13,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.heartbeat import (
-        HeartbeatRequest,
-    )
+    from drumlin.wire.protocol.heartbeat import HeartbeatRequest
 
 
 async def handle(context: RequestContext, request: HeartbeatRequest) -> EncodedBody:

@@ -8,7 +8,6 @@ that may change at run time take effect at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from drumlin.broker.configs.config_changes import (
     BROKER_LOGGER,
@@ -25,16 +24,12 @@ from drumlin.broker.loop import loggers
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.incremental_alter_configs import (
-        AlterableConfig,
-        AlterConfigsResource,
-        IncrementalAlterConfigsRequest,
-    )
 
 
 async def handle(

@@ -12,18 +12,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.init_producer_id import InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.init_producer_id import (
-        InitProducerIdRequest,
-    )
+from drumlin.wire.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NONE: Final = -1

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import answer_partitions
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
+    PartitionData,
     PartitionResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.initialize_share_group_state import (
-        InitializeShareGroupStateRequest,
-        PartitionData,
-    )
 
 
 async def handle(

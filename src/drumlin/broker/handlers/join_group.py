@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
@@ -20,12 +20,11 @@ from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.join_group import (
-        JoinGroupRequest,
-    )
+from drumlin.wire.protocol.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _REBALANCE_TIMEOUT_FROM: Final = 1

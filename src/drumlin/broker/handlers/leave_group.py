@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
@@ -17,13 +17,12 @@ from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.leave_group import LeaveGroupResponse, MemberResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.leave_group import (
-        LeaveGroupRequest,
-        MemberIdentity,
-    )
+from drumlin.wire.protocol.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 _SEVERAL_FROM: Final = 3
 #: Members that leave in one turn of the loop: each may support a hundred protocols.

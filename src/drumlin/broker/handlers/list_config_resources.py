@@ -8,7 +8,7 @@ types; an empty list means all: every topic and broker, and the groups that have
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
@@ -16,12 +16,11 @@ from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.list_config_resources import ConfigResource, ListConfigResourcesResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.list_config_resources import (
-        ListConfigResourcesRequest,
-    )
+from drumlin.wire.protocol.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 

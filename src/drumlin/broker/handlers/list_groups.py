@@ -6,19 +6,12 @@ match in any case; unknown ones match no group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.list_groups import ListedGroup, ListGroupsResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.list_groups import (
-        ListGroupsRequest,
-    )
+from drumlin.wire.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

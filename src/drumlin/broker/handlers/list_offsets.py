@@ -13,7 +13,7 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
@@ -22,16 +22,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsRequest,
-    )
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2

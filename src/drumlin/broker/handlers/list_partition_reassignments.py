@@ -6,23 +6,18 @@ A null list of topics means all. Partitions that are not reassigned, or do not e
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionState, TopicState
-    from drumlin.wire.protocol.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-    )
 
 
 async def handle(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
@@ -20,13 +20,11 @@ from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.list_transactions import ListTransactionsResponse
+from drumlin.wire.protocol.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from drumlin.wire.protocol.list_transactions import TransactionState as ToldTransaction
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.list_transactions import (
-        ListTransactionsRequest,
-    )
 
 #: Time limit for matching the ids of one request in a thread. A single match may take seconds.
 _LONG_MATCHES_S: Final = 10.0

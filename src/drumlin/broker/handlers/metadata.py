@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -34,17 +34,13 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, encoded
 from drumlin.wire.protocol.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
 from drumlin.wire.schema.parts import EncodedItems
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.metadata import (
-        MetadataRequest,
-        MetadataRequestTopic,
-    )
 
 Key = TypeVar("Key", str, UUID)
 _log = logging.getLogger(__name__)

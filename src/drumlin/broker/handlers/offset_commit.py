@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.several_apis.committable_offsets import (
     SortedOut,
     Unread,
@@ -31,9 +32,6 @@ from drumlin.wire.by_hand.commit_request import read_commit_request
 from drumlin.wire.by_hand.commit_response import commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
 
 _GROUP_ID_NOT_FOUND: Final = 9
 _TOPIC_IDS_FROM: Final = 10

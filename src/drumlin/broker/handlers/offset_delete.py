@@ -8,23 +8,18 @@ group refuses, its error is the whole answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.offset_delete import (
-        OffsetDeleteRequest,
-        OffsetDeleteRequestTopic,
-    )
 
 #: The partitions of one topic, each with its code.
 _Results = list[tuple[int, ErrorCode]]

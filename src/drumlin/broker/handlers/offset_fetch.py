@@ -23,6 +23,9 @@ from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponseTopic,
@@ -31,12 +34,6 @@ from drumlin.wire.protocol.offset_fetch import (
 from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.offset_fetch import (
-        OffsetFetchRequest,
-        OffsetFetchRequestGroup,
-        OffsetFetchRequestTopics,
-    )
-
     _Group = OffsetFetchRequest | OffsetFetchRequestGroup
 
 Told = TypeVar("Told")

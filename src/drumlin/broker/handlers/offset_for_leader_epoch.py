@@ -6,23 +6,17 @@ records may differ. (-1, -1) means that this broker does not know the epoch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.offset_for_leader_epoch import (
     EpochEndOffset,
+    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.offset_for_leader_epoch import (
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderPartition,
-    )
 
 
 async def handle(

@@ -21,10 +21,7 @@ from typing import Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import LaterParts, Parts, begun
 from drumlin.broker.producing.produce_appends import ProduceAppends
-from drumlin.wire.by_hand.produce_request import (
-    ManyPartitions,
-    read_produce_request,
-)
+from drumlin.wire.by_hand.produce_request import ManyPartitions, read_produce_request
 from drumlin.wire.error_codes import MalformedMessage
 
 #: Partitions that are read and appended in one turn of the loop.

@@ -6,7 +6,7 @@ This fences leaders with an older leader epoch.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -15,17 +15,13 @@ from drumlin.metadata.rules.claims import may_lead
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.protocol.read_share_group_state import (
+    PartitionData,
     PartitionResult,
+    ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ReadStateResult,
     StateBatch,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.read_share_group_state import (
-        PartitionData,
-        ReadShareGroupStateRequest,
-    )
 
 _refused: Final = partial(PartitionResult, state_epoch=0, start_offset=0, state_batches=())
 

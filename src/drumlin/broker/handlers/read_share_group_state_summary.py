@@ -8,23 +8,19 @@ The leader epoch of the request is not checked. Version 1 adds the number of com
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.share_state_requests import answer_partitions
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.read_share_group_state_summary import (
+    PartitionData,
     PartitionResult,
+    ReadShareGroupStateSummaryRequest,
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.read_share_group_state_summary import (
-        PartitionData,
-        ReadShareGroupStateSummaryRequest,
-    )
 
 _refused: Final = partial(PartitionResult, state_epoch=0, leader_epoch=0, start_offset=0)
 

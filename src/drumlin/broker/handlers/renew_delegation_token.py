@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.renew_delegation_token import RenewDelegationTokenResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.renew_delegation_token import (
-        RenewDelegationTokenRequest,
-    )
+from drumlin.wire.protocol.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 
 
 async def handle(

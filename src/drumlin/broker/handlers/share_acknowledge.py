@@ -10,7 +10,7 @@ Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duratio
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.leader_hints import LeaderHints
@@ -29,12 +29,10 @@ from drumlin.wire.protocol.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_acknowledge import ShareAcknowledgeRequest
 
 _RENEW_FROM: Final = 2
 

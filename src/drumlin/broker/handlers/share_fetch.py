@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
@@ -44,11 +44,9 @@ from drumlin.wire.protocol.share_fetch import (
     NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
+    ShareFetchRequest,
     ShareFetchResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_fetch import ShareFetchRequest
 
 _RENEW_FROM: Final = 2
 

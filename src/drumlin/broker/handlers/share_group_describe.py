@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
@@ -15,14 +15,10 @@ from drumlin.wire.protocol.share_group_describe import (
     Assignment,
     DescribedGroup,
     Member,
+    ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_group_describe import (
-        ShareGroupDescribeRequest,
-    )
 
 _ASSIGNOR: Final = "simple"
 

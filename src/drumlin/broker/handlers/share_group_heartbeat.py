@@ -6,7 +6,7 @@ Epoch 0 means joining, -1 leaving. A member chooses its own id.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
@@ -22,14 +22,10 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.share_group_heartbeat import Assignment as ToldAssignment
 from drumlin.wire.protocol.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_group_heartbeat import (
-        ShareGroupHeartbeatRequest,
-    )
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
@@ -16,12 +16,7 @@ from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequ
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.sync_group import (
-        SyncGroupRequest,
-    )
+from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _PROTOCOL_IS_MANDATORY: Final = 5
 

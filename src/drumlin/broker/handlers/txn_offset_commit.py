@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.producing.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.broker.several_apis.committable_offsets import (
     SortedOut,
@@ -35,9 +36,6 @@ from drumlin.wire.by_hand.commit_request import TxnCommitRequest, read_txn_commi
 from drumlin.wire.by_hand.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
 
 _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4

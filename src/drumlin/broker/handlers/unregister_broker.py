@@ -6,17 +6,13 @@ AlterPartitionReassignments; its configuration stays, as in Apache Kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.broker.context import RequestContext
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.unregister_broker import UnregisterBrokerResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.unregister_broker import (
-        UnregisterBrokerRequest,
-    )
+from drumlin.wire.protocol.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 
 async def handle(

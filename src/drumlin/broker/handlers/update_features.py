@@ -9,20 +9,19 @@ longer has results for single features.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.apis.features import check_update
 from drumlin.broker.context import RequestContext
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
-from drumlin.wire.protocol.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.update_features import (
-        FeatureUpdateKey,
-        UpdateFeaturesRequest,
-    )
+from drumlin.wire.protocol.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 _SAFE_DOWNGRADE: Final = 2
 _RESULTS_UP_TO: Final = 1

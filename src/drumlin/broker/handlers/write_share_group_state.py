@@ -6,7 +6,7 @@ Version 1 adds the number of complete records (KIP-1226).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -15,19 +15,13 @@ from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, St
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.write_share_group_state import (
+    PartitionData,
     PartitionResult,
+    WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.write_share_group_state import (
-        PartitionData,
-        WriteShareGroupStateRequest,
-    )
-    from drumlin.wire.protocol.write_share_group_state import (
-        StateBatch as StateBatchData,
-    )
+from drumlin.wire.protocol.write_share_group_state import StateBatch as StateBatchData
 
 #: Batches that are converted between two chances to give way.
 _AT_ONCE: Final = 100

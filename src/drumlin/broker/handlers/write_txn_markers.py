@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.hosting.markers import write_markers
@@ -27,17 +27,13 @@ from drumlin.metadata.rules.claims import may_coordinate
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-if TYPE_CHECKING:
-    from drumlin.wire.protocol.write_txn_markers import (
-        WritableTxnMarker,
-        WriteTxnMarkersRequest,
-    )
 
 #: Partitions of a marker that are written to before their results are collected.
 _WRITTEN_TOGETHER: Final = 1000

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.coordination.transactions.log import load
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
@@ -17,15 +18,11 @@ from drumlin.metadata.names import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from drumlin.metadata.store.store import PRODUCER_ID_BLOCK_SIZE
+from drumlin.metadata.store.store import PRODUCER_ID_BLOCK_SIZE, Adoption
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.storage.log.log_batches import batches_of
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.metadata.store.store import Adoption
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

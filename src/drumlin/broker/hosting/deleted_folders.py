@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.replication.partition_registry import PartitionRegistry
+from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.store.store import MetadataStore
-    from drumlin.replication.partition_registry import PartitionRegistry
-    from drumlin.storage.all_logs.log_directories import LogDirectories
 
 _log = logging.getLogger(__name__)
 

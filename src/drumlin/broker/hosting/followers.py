@@ -5,17 +5,12 @@ Keeps the registry and the fetchers in step with the roles that `hosted_partitio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from drumlin.metadata.image import NO_LEADER
+from drumlin.metadata.image import NO_LEADER, PartitionState, TopicState
 from drumlin.metadata.rules.eligible import remembered
+from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionState, TopicState
-    from drumlin.replication.fetchers import Fetchers
-    from drumlin.replication.partition_registry import PartitionRegistry
-    from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.replication.partition_registry import PartitionRegistry
+from drumlin.storage.log.partition_log import PartitionLog
 
 
 class Followers:

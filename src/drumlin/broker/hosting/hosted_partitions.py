@@ -12,12 +12,15 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
 from drumlin.broker.hosting.deleted_folders import DeletedFolders
-from drumlin.config.topic import log_config
+from drumlin.broker.hosting.followers import Followers
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.topic import LogConfig, log_config
+from drumlin.coordination.shards.state_topic import StateCoordinator
 from drumlin.metadata.image import (
     NO_LEADER,
     NO_LOG,
@@ -36,22 +39,15 @@ from drumlin.metadata.store.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.replication.partition import Partition
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.replication.partition_registry import PartitionRegistry
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.recovery.losses import close_losses
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.hosting.followers import Followers
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.config.topic import LogConfig
-    from drumlin.coordination.shards.state_topic import StateCoordinator
-    from drumlin.metadata.store.store import MetadataStore
-    from drumlin.replication.partition import LeaderContext
-    from drumlin.replication.partition_registry import PartitionRegistry
-    from drumlin.storage.all_logs.log_directories import LogDirectories
-    from drumlin.storage.directory.log_directory import LogDirectory
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 _NO_ID: Final = UUID(int=0)

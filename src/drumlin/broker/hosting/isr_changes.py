@@ -11,20 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.rules.isr_requests import IsrRequest
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.replication.partition import Partition
 from drumlin.replication.repeated_lines import RepeatedLines
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.rules.isr_requests import IsrRequest
-    from drumlin.metadata.store.store import MetadataStore
-    from drumlin.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from drumlin.clock import Clock
 from drumlin.compaction.dirty.active_segment import active_segment
 from drumlin.compaction.failures import CleaningFailed, CleaningPostponed, CleaningStopped
 from drumlin.compaction.pool.pool import CleanerPool
@@ -29,16 +30,13 @@ from drumlin.compaction.pool.waits import reason_for_no_cleaning
 from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
+from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import ResourceType
 from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.ready_threads import ready_threads
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.storage.all_logs.log_directories import LogDirectories
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

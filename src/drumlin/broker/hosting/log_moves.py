@@ -11,16 +11,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.replication.throttle import Quota
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.replacement.log_move import LogMove
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.storage.directory.log_directory import LogDirectory
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

@@ -7,18 +7,15 @@ A repeated marker does no harm.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.names import GROUP_METADATA
+from drumlin.replication.partition import Partition
 from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
-    from drumlin.replication.partition import Partition
-
 
 #: The share of `request.timeout.ms` that is spent waiting for replicas.
 _PATIENCE: Final = 0.8

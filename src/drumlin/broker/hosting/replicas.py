@@ -7,25 +7,22 @@ and `replication/isr.py` on the in-sync replicas.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from drumlin.broker.hosting.followers import Followers
 from drumlin.broker.hosting.isr_changes import IsrChanges
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.peers.peers import Peers
 from drumlin.metadata.image import ResourceType
 from drumlin.metadata.rules.balance import to_be_led_as_preferred
 from drumlin.metadata.rules.claims import is_process
 from drumlin.metadata.store.changes import Change, ConfigsChanged
+from drumlin.peer.connection import BrokerConnection
 from drumlin.replication.fetchers import Fetchers
+from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.followed_partitions import FollowerContext
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.throttle import Throttle
 from drumlin.turns import give_way
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.broker.peers.peers import Peers
-    from drumlin.peer.connection import BrokerConnection
-    from drumlin.replication.followed_partition import FollowedPartition
 
 _log = logging.getLogger(__name__)
 

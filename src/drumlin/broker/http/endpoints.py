@@ -15,8 +15,10 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from drumlin.broker.hosting.log_cleaner import Cleaning
+from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
@@ -30,16 +32,12 @@ from drumlin.broker.parts.parts import BrokerData
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.hosting.log_cleaner import Cleaning
-    from drumlin.broker.hosting.replicas import Replicas
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
+_Act = Callable[[PartitionLog], Awaitable[dict[str, Any]]]
 
 
 class Operated(BrokerData, Protocol):

@@ -20,12 +20,7 @@ from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_soc
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes
 from drumlin.broker.machine.greeting import INSPECT, MEASURE
-from drumlin.broker.machine.merging import (
-    Answer,
-    merged_measures,
-    merged_report,
-    merged_results,
-)
+from drumlin.broker.machine.merging import Answer, merged_measures, merged_report, merged_results
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.start.startup import bind_metrics, cannot_listen

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
 from drumlin.broker.machine.operator import Operator
@@ -23,18 +23,14 @@ from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.machine import check_machine, properties_of
-from drumlin.metadata.image import ResourceType
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
+from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.metadata.opening import configs_in, open_embedded
 from drumlin.metadata.shared.authority import Authority
-from drumlin.metadata.store.changes import ConfigsChanged
+from drumlin.metadata.store.changes import Change, ConfigsChanged
 from drumlin.metadata.store.mutations import ImmediateListeners
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.changes import Change
 
 _log = logging.getLogger(__name__)
 _EXIT_FAILED: Final = 1

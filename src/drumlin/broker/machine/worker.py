@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drumlin.broker.http.message import Request
 from drumlin.broker.machine.greeting import (
@@ -24,6 +24,7 @@ from drumlin.broker.machine.greeting import (
     Greeting,
     receive_greeting,
 )
+from drumlin.broker.start.broker import Broker
 from drumlin.broker.start.process import run_broker
 from drumlin.broker.start.process_setup import prepare_process
 from drumlin.broker.start.shared_machine import SharedMachine
@@ -33,9 +34,6 @@ from drumlin.config.config_error import ConfigError
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
 from drumlin.metadata.shared.metadata import SharedMetadata
 from drumlin.metadata.store.store import UnusableMetadata
-
-if TYPE_CHECKING:
-    from drumlin.broker.start.broker import Broker
 
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.loop.measures import Kind, Measure, Sample
-
-if TYPE_CHECKING:
-    from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.election_counts import ElectionCounts
 
 _PREFIX: Final = "drumlin_controller_"
 

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.hosting.isr_changes import IsrChanges
 from drumlin.broker.loop.measures import Kind, Measure, Sample
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.metadata.image import NO_LEADER
-
-if TYPE_CHECKING:
-    from drumlin.broker.hosting.isr_changes import IsrChanges
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.replication.partition import Partition
+from drumlin.replication.partition import Partition
 
 _PREFIX: Final = "drumlin_replication_"
 

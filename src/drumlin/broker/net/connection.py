@@ -21,21 +21,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from drumlin.broker.loop.later import Later, LaterParts, Parts, release
+from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
+from drumlin.broker.net.channel import Channel
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max
 from drumlin.peer.connection import Address
-from drumlin.turns import begin_turn, is_long_turn
+from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
 from drumlin.wire.frames import FrameReader
-
-if TYPE_CHECKING:
-    from drumlin.broker.loop.later import GivingUp
-    from drumlin.broker.net.channel import Channel
-    from drumlin.turns import Rounds
 
 _log = logging.getLogger(__name__)
 _IN_FLIGHT_MAX: Final = 64

@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from drumlin.broker.net.channel import Channel
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import TURN_S
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.net.channel import Channel
-    from drumlin.storage.segment.file_slice import FileSlice
 
 #: Smaller slices are read, and sent with their neighbours. On loopback both cost about the same at
 #: 16 KiB; at 64 KiB `sendfile` costs a third less, or half.

@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
+from drumlin.replication.partition import Partition
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.messages import API_KEYS
-
-if TYPE_CHECKING:
-    from drumlin.replication.partition import Partition
-    from drumlin.storage.log.partition_log import PartitionLog
 
 #: The maximum wait, which is shorter than clients wait for a response.
 _PATIENCE_S: Final = 10.0

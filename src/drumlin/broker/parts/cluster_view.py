@@ -7,13 +7,11 @@ everything: the numbers are the bit sets in Apache Kafka's answers without an au
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionState
 from drumlin.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 TOPIC_OPERATIONS: Final = 3576

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.config.keys import group_keys
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.store.changes import Change, PartitionsAdded, TopicCreated, TopicDeleted
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 
 
 class ImageTopics:

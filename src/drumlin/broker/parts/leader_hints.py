@@ -6,16 +6,13 @@ With this hint in the response, the client turns to the leader at once, without 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
-from drumlin.metadata.image import NO_LEADER
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.metadata.image import NO_LEADER, TopicState
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.metadata.image import TopicState
 
 #: Errors of a client that knows only an older leader or leader epoch.
 MISLED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})

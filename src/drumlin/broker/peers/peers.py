@@ -13,8 +13,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+from drumlin.broker.loop.threads import Threads
+from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.metadata.store.changes import BrokersChanged, Change
 from drumlin.peer.connection import Address, BrokerConnection, Request
@@ -23,10 +25,6 @@ from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import prepare_to_ask, schema_versions
-
-if TYPE_CHECKING:
-    from drumlin.broker.loop.threads import Threads
-    from drumlin.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
 

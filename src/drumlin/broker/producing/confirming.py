@@ -10,15 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from drumlin.broker.loop.later import Later, LaterParts
+from drumlin.broker.loop.later import Later, LaterParts, Parts
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.replication.partition import Partition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.loop.later import Parts
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.replication.partition import Partition
 
 Answer = Callable[[dict[int, KafkaError]], "Parts | LaterParts | None"]
 

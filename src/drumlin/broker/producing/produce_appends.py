@@ -35,12 +35,7 @@ from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.producers.append_result import AppendResult
 from drumlin.turns import TURN_S, give_way, to_end
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
-from drumlin.wire.by_hand.produce_answer import (
-    LEADERS_FROM,
-    Outcome,
-    Refused,
-    write_produce_answer,
-)
+from drumlin.wire.by_hand.produce_answer import LEADERS_FROM, Outcome, Refused, write_produce_answer
 from drumlin.wire.by_hand.produce_request import TOPIC_IDS_FROM, ProduceRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.producing.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.records.batch.batch import (
@@ -29,9 +30,6 @@ from drumlin.replication.partition import Partition
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
 
 #: From this version of Produce on, clients know TRANSACTION_ABORTABLE.
 _ABORTABLE_FROM: Final = 11

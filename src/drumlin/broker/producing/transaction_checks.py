@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.peers.coordinators import coordinator_of
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
-
 
 #: Codes for an unknown transactional id, or one that another producer has.
 _NO_SUCH_PRODUCER: Final = frozenset(

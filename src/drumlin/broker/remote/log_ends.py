@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic
 from drumlin.broker.peers.peers import not_asked
 from drumlin.coordination.transactions.markers import TopicPartition
@@ -22,9 +23,6 @@ from drumlin.wire.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from drumlin.wire.schema.declaration import Message
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
 
 _API: Final = "list_offsets"
 _LATEST: Final = -1

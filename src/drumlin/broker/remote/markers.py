@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drumlin.broker.hosting.markers import write_markers
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic, in_pieces
 from drumlin.broker.peers.peers import not_asked
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
@@ -26,9 +27,6 @@ from drumlin.wire.protocol.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from drumlin.wire.schema.declaration import Message
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.peers.coordinators import coordinator_of
 from drumlin.broker.peers.peers import not_asked
 from drumlin.broker.remote.share_state_messages import (
@@ -31,16 +32,13 @@ from drumlin.broker.remote.share_state_messages import (
     state_in,
 )
 from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.peer.peer_error import PeerError
 from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
-    from drumlin.coordination.share.state.coordinator import ShareCoordinator
 
 _log = logging.getLogger(__name__)
 

@@ -15,12 +15,8 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.alter_client_quotas import (
-        OpData,
-    )
-    from drumlin.wire.protocol.describe_client_quotas import (
-        ComponentData,
-    )
+    from drumlin.wire.protocol.alter_client_quotas import OpData
+    from drumlin.wire.protocol.describe_client_quotas import ComponentData
 
 _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 TYPES: Final = (_USER, _CLIENT_ID, _IP)

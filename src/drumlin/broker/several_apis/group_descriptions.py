@@ -8,9 +8,7 @@ from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.consumer_group_describe import (
-        ConsumerGroupDescribeRequest,
-    )
+    from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
     from drumlin.wire.protocol.consumer_group_describe import (
         DescribedGroup as DescribedConsumerGroup,
     )

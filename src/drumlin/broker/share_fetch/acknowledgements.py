@@ -1,7 +1,7 @@
-"""The acknowledgements of one request: applied at once, and answered when they are written.
+"""The acknowledgements of one request: applied immediately, and answered once they are written.
 
-An error of one partition does not affect the others. Checks have Apache Kafka's order: topic id,
-the request itself, the partition, the records.
+An error of one partition does not affect the other partitions. The order of checks is Apache
+Kafka's: topic id, the request itself, the partition, the records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Acknowledgements = Mapping[SessionPartition, Sequence[Acknowledgement]]
 
 
 class Answer(NamedTuple):
-    """The outcome for one partition; an error of its records has a message."""
+    """The outcome for one partition; an error about records has a message."""
 
     code: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -33,16 +33,15 @@ _TAKEN: Final = Answer()
 
 
 class Acknowledging:
-    """The acknowledgements of a request that are being written, and those that were refused at
-    once."""
+    """The acknowledgements of a request: those being written, and those refused immediately."""
 
     def __init__(self) -> None:
         self._answers: Answers = {}
         self._writing: dict[SessionPartition, asyncio.Task[KafkaError | None]] = {}
 
     async def answers(self) -> Answers:
-        """The answers, once everything is written; writing goes on if the caller is cancelled."""
-        while self._writing:  # one by one: waiting for thousands together takes a turn of the loop
+        """The answers, once everything is written. Writing continues if the caller is cancelled."""
+        while self._writing:  # one by one, as waiting for thousands together takes a turn
             shared, task = self._writing.popitem()
             if not task.done():
                 await asyncio.wait([task])
@@ -53,7 +52,7 @@ class Acknowledging:
         return self._answers
 
     def take(self, shared: SessionPartition) -> None:
-        """Note that the partition's acknowledgements were accepted."""
+        """Remember that the partition's acknowledgements were accepted."""
         self._answers[shared] = _TAKEN
 
     def refuse(self, shared: SessionPartition, error: KafkaError) -> None:
@@ -70,8 +69,8 @@ async def acknowledgements(topics: Iterable[Any]) -> dict[SessionPartition, list
         await give_way()
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                # A partition that is named twice counts twice: if an acknowledgement were dropped,
-                # its records would be delivered again.
+                # A partition may be named twice. All its acknowledgements count: if one were
+                # dropped, its records would be delivered again.
                 shared = SessionPartition(topic.topic_id, partition.partition_index)
                 batches = said.setdefault(shared, [])
                 for each in partition.acknowledgement_batches:
@@ -90,7 +89,7 @@ async def begin_to_acknowledge(
     knows_renew: bool,
     says_renew: bool,
 ) -> Acknowledging:
-    """Apply a member's acknowledgements, partition by partition, and begin to write them."""
+    """Apply a member's acknowledgements partition by partition, and start writing them."""
     begun = Acknowledging()
     for shared, batches in said.items():
         begun.take(shared)

@@ -1,10 +1,10 @@
 """One ShareFetch: waits for records of its partitions, and lets its member acquire them.
 
-Nothing is acquired before enough bytes are read. Then records are acquired partition by partition,
-each in one step without an await, and only if the next fetch offset is still where the read began.
-So no two members get the same record, and no record is locked for a request that gets no records,
-or whose member has left meanwhile. The loop never waits for a disk: data that is not in memory is
-read in threads.
+Nothing is acquired before enough bytes are read. Then records are acquired partition by partition.
+Each partition takes one step without an await, and is skipped if its next fetch offset is no longer
+the offset of the read. So no two members get the same record, and no record is locked for a request
+that gets no records, or whose member has left meanwhile. The event loop never waits for a disk:
+data that is not in memory is read in threads.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.context import Services
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.reads import READ_COMMITTED, ReadBatches, read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
@@ -24,18 +25,15 @@ from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from drumlin.broker.context import Services
-
 #: The maximum number of threads that read at the same time for one request.
 _READERS: Final = 4
-#: Share partitions that are loaded at the same time: opening one is cheap, its first steps of
-#: loading cost ten times as much.
+#: The most share partitions that one request loads at the same time. Opening one is cheap; the
+#: first steps of loading take ten times as long.
 _LOADED_AT_ONCE: Final = 8
 
 
 class Given(NamedTuple):
-    """The records of one partition that a member gets."""
+    """The records of one partition that the member gets."""
 
     records: FileSlice
     acquired: Sequence[Acquired]
@@ -78,13 +76,13 @@ class ShareFetch:
         self._ends_at = asyncio.get_running_loop().time() + max_wait_s
         self._live: dict[SessionPartition, SharePartitionLeader] = {}
         self._read: dict[SessionPartition, ReadBatches] = {}
-        #: The next fetch offsets of partitions when they were last examined.
+        #: Each partition's next fetch offset when the partition was last examined.
         self._offsets: dict[SessionPartition, int] = {}
         self._ends: dict[SessionPartition, int] = {}
         self._isolation_level = broker.shares.settings(member.group_id).isolation_level
 
     async def run(self) -> None:
-        """Fetch until there are records for the member, or the maximum wait is over."""
+        """Fetch until there are records for the member, or the maximum wait time has passed."""
         await self._open_all()
         await self._load_all()
         while not await self._attempt() and not self._is_over:
@@ -98,7 +96,7 @@ class ShareFetch:
         begun = 0
         for shared in self.partitions:
             if not self._has_session:
-                return  # a share partition opened now would never be closed
+                return  # the session has ended: a share partition opened now would never be closed
             try:
                 live = self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
@@ -122,7 +120,7 @@ class ShareFetch:
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
-        """Drop share partitions that cannot be read, and note their errors."""
+        """Drop share partitions that cannot be read, and add their errors to `errors`."""
         for shared, live in list(self._live.items()):
             await give_way()
             error = live.error
@@ -152,8 +150,8 @@ class ShareFetch:
 
     @property
     def _has_session(self) -> bool:
-        """Whether the session is still open. Without it, acquired records would stay locked until
-        the timeout.
+        """Whether the session is still open. Records acquired without a session would stay locked
+        until the timeout.
         """
         return self._broker.shares.sessions.is_open(self.session)
 
@@ -179,7 +177,7 @@ class ShareFetch:
         return bool(self.given)
 
     async def _read_all(self) -> list[_Cold]:
-        """Read data that is in memory, giving way; returns the reads that need the disk."""
+        """Read data that is in memory; returns the reads that need the disk. Yields in between."""
         self._offsets, self._ends = {}, {}
         for shared, live in list(self._live.items()):
             await give_way()
@@ -201,8 +199,8 @@ class ShareFetch:
         return cold
 
     async def _read_cold(self, cold: Sequence[_Cold]) -> None:
-        """Do the reads that need the disk, in threads; skip partitions whose records other members
-        got meanwhile.
+        """Do the reads that need the disk, in threads. Skips partitions whose records other members
+        have acquired meanwhile.
         """
         together = [cold[first::_READERS] for first in range(min(_READERS, len(cold)))]
         threads = self._broker.threads
@@ -241,7 +239,7 @@ class ShareFetch:
     def _note(self, shared: SessionPartition, result: ReadBatches | KafkaError | None) -> None:
         if isinstance(result, ReadBatches):
             self._read[shared] = result
-        # Out of range: the log has lost its end. It will reach this offset again.
+        # Out of range: the log has lost its end, but it will reach this offset again.
         elif result is not None and result.code is not ErrorCode.offset_out_of_range:
             self.errors[shared] = result.code
             self._live.pop(shared, None)
@@ -252,7 +250,7 @@ class ShareFetch:
 
     async def _acquire(self) -> None:
         left = self._limits.max_records
-        for shared in list(self._read):  # releases each slice as early as possible
+        for shared in list(self._read):  # a copy, as each slice is released as early as possible
             if left <= 0 or not self._has_session:
                 return
             live, read = self._live.get(shared), self._read[shared]
@@ -262,7 +260,7 @@ class ShareFetch:
                 or not live.is_current
                 or live.next_fetch_offset() != read.fetched.fetch_offset
             ):
-                continue  # other work has run since the read
+                continue  # another member has acquired these records since the read
             acquired = live.acquire(
                 self._member.member_id, read.fetched, self._limits._replace(max_records=left)
             )
@@ -279,12 +277,12 @@ class ShareFetch:
         """Whether another attempt is worthwhile, as other work has run meanwhile: records may have
         been appended or released.
 
-        The next fetch offset also moves without an acquisition if records were aborted or cleaned
-        away.
+        The next fetch offset also moves without an acquisition, if records were aborted or were
+        removed by the log cleaner.
         """
         for shared, live in self._live.items():
             if not live.is_current:
-                return True  # this broker does not lead it any more: the next attempt notes that
+                return True  # leadership is lost, which the next attempt handles
             offset = live.next_fetch_offset() if live.is_ready else None
             if offset is not None and (
                 offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)
@@ -305,8 +303,8 @@ class ShareFetch:
     async def _wait(self) -> None:
         """Wait for records, unless some have arrived meanwhile.
 
-        Records that arrive while this gives way either wake it, as it has entered the room already,
-        or are found by the check afterwards.
+        The fetch enters the waiting rooms first, then checks. So records that arrive in between
+        either wake the fetch or are found by the check.
         """
         stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
         try:
@@ -324,13 +322,13 @@ class ShareFetch:
         for place in places:
             result = self._read_one(place, may_block=True)
             if isinstance(result, ReadBatches):
-                with contextlib.suppress(KafkaError):  # sending finds the error again
+                with contextlib.suppress(KafkaError):  # sending the response meets the error again
                     result.slice.prefetch()
             results.append(result)
         return results
 
     async def _have_in_memory(self) -> None:
-        """In a thread, read those pages of the given records that are not in memory."""
+        """Read the pages of the given records that are not in memory, in a thread."""
         for shared, given in list(self.given.items()):
             await give_way()
             if given.records.is_resident():

@@ -8,12 +8,8 @@ from drumlin.broker.share_partitions.sessions import Member
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.wire.protocol.share_acknowledge import (
-        ShareAcknowledgeRequest,
-    )
-    from drumlin.wire.protocol.share_fetch import (
-        ShareFetchRequest,
-    )
+    from drumlin.wire.protocol.share_acknowledge import ShareAcknowledgeRequest
+    from drumlin.wire.protocol.share_fetch import ShareFetchRequest
 
 _MEMBER_ID_MAX: Final = 36  # a UUID as text
 

@@ -1,7 +1,7 @@
 """All share partitions that are active on this broker, and the sessions of their members.
 
-Share partitions are loaded when a member first fetches them. They are dropped with the last session
-of their group or with their topic, and also if they are fenced or cannot be loaded.
+A share partition is loaded when a member first fetches it. It is dropped with the group's last
+session, with the topic, or if it is fenced or cannot be loaded.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.background import Background
+from drumlin.broker.net.connection import Connection
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import (
@@ -27,10 +28,6 @@ from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import WaitingRoom, wait_in
 from drumlin.turns import Rest, Rounds, give_way, is_long_turn
 
-if TYPE_CHECKING:
-    from drumlin.broker.net.connection import Connection
-    from drumlin.broker.parts.parts import Coordinators
-
 
 class ShareDelivery:
     """The broker's side of ShareFetch and ShareAcknowledge."""
@@ -43,15 +40,15 @@ class ShareDelivery:
         self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
         """Share partitions by group, without empty groups."""
         self._holding: dict[Member, set[SharePartitionKey]] = {}
-        """The partitions in which members have acquired records, in this session or before."""
+        """Member -> the partitions in which it has acquired records, in this session or before."""
         self._watched: set[int] = set()
         self._retiring = Background()
         self._refused = WaitingRoom()
         self.is_stopping = False
 
     def settings(self, group_id: str) -> GroupSettings:
-        """The settings of a group, kept only while the group has a session, as clients can use any
-        number of group names.
+        """The settings of a group. They are cached only while the group has a session, as clients
+        can use any number of group names.
         """
         known = self._settings.get(group_id)
         if known is None:
@@ -71,8 +68,8 @@ class ShareDelivery:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """The share partitions of a group. Makes no list, as freeing a list of thousands takes a
-        turn of the loop.
+        """The share partitions of a group. This is no list, as freeing a list of thousands of items
+        takes a turn of the loop.
         """
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:
@@ -131,14 +128,15 @@ class ShareDelivery:
         self._holding.setdefault(member, set()).add(live.key)
 
     def forget(self, key: SharePartitionKey) -> None:
-        """Drop a share partition whose state was initialized again or deleted: the next fetch reads
-        it anew."""
+        """Drop a share partition whose state was initialized again or deleted. The next fetch reads
+        the new state.
+        """
         live = self._find(key)
         if live is not None:
             self._drop(live)
 
     def _drop(self, live: SharePartitionLeader) -> None:
-        """Remove a share partition, unless it was replaced already."""
+        """Remove a share partition, unless it has been replaced already."""
         if self._find(live.key) is live:
             of_group = self._partitions[live.key.group_id]
             del of_group[live.key]
@@ -172,7 +170,7 @@ class ShareDelivery:
     # -- members -----------------------------------------------------------------------
 
     def watch(self, connection: Connection) -> None:
-        """End a connection's sessions when the connection closes, or now if it has closed."""
+        """End a connection's sessions when the connection closes, or now if it is closed."""
         number = id(connection)
         if number not in self._watched:
             self._watched.add(number)
@@ -190,7 +188,7 @@ class ShareDelivery:
             await give_way()
 
     async def hold_back(self, delay_s: float) -> None:
-        """Delay the refusal of a session, so that the member does not ask again at once."""
+        """Delay the refusal of a session, so that the member does not retry immediately."""
         if not self.is_stopping:
             await wait_in([self._refused], 1, delay_s)
 
@@ -200,7 +198,7 @@ class ShareDelivery:
             self.close_session(session.member)
 
     def close_session(self, member: Member) -> None:
-        """End the session of a member that has left: other members get its records."""
+        """End the session of a member that has left, so that other members can get its records."""
         session = self.sessions.close(member)
         partitions = {} if session is None else session.partitions
         releasing = Rest(self._release(member, self._holding.pop(member, set()), partitions))
@@ -217,11 +215,11 @@ class ShareDelivery:
         held: set[SharePartitionKey],
         partitions: dict[SessionPartition, None],
     ) -> None:
-        """Release the records of a member, first in other partitions, then where the member may be
-        waiting.
+        """Release a member's records: first in partitions where it holds some, then in the rest of
+        its session's partitions, where a fetch of the member may be waiting.
 
-        If the member joins again meanwhile, this stops: its other records stay locked until the
-        timeout.
+        Stops if the member joins again meanwhile. The rest of the member's records then stays
+        locked until the timeout.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):
@@ -242,8 +240,7 @@ class ShareDelivery:
             await live.releasing(member.member_id)
 
     async def _wind_up(self, group_id: str, releasing: Rest[None]) -> None:
-        """Release the rest of a member's records, then drop the share partitions without
-        members."""
+        """Release the rest of a member's records, then drop share partitions without members."""
         await releasing
         unsettled = await self._retire(group_id)
         while unsettled:

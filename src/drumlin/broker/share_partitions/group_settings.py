@@ -1,22 +1,19 @@
-"""The settings of a share group's delivery, from its configuration or the broker's."""
+"""The delivery settings of a share group, from the group's or the broker's configuration."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from drumlin.broker.parts.group_context import group_setting
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.share_partitions.reads import READ_COMMITTED
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.metadata.image import Resource, ResourceType
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from drumlin.broker.parts.parts import BrokerData
-
 
 class _Known(NamedTuple):
-    """The last computed settings, and the configuration from which they were computed."""
+    """The settings computed last, and the configuration from which they were computed."""
 
     source: Mapping[str, str]
     settings: Settings

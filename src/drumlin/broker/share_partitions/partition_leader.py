@@ -1,9 +1,9 @@
 """A share partition on its leader: its state machine, its stored state, and locks that time out.
 
-Owns the writes of the state: one after the other, as later writes supersede earlier ones, and none
-after `close`, as another leader may own the state then. The state machine is only changed on the
-event loop, without an await; only writes may wait. Usually they are done at once, within the
-caller's turn.
+Owns the writes of the state. Writes happen one after the other, as later writes supersede earlier
+ones; there are none after `close`, as another leader may own the state then. The state machine is
+only changed on the event loop, without an await; only writes may wait. A write is usually done
+immediately, within the caller's turn.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.background import Background
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.broker.share_partitions.start_offset import first_start_offset
@@ -32,12 +33,9 @@ from drumlin.replication.partition import Partition
 from drumlin.turns import Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import Coordinators
-
 _log = logging.getLogger(__name__)
 
-#: Errors of the stored state, and the codes that members get for them.
+#: Error code for the stored state -> the code that members get instead.
 _TOLD: Final = {
     ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
@@ -47,20 +45,20 @@ _TOLD: Final = {
     ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
 }
-#: Runs of records whose locks time out in one turn; that many take a millisecond.
+#: The most runs whose lock timeouts are handled in one turn, which takes a millisecond.
 _EXPIRED_AT_ONCE: Final = 500
-#: Runs of records that are changed in one turn; more take several turns.
+#: The most runs of records that are changed in one turn; more take several turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Codes if another broker leads the share partition, or its state was initialized again.
+#: Codes that mean: another broker leads the share partition, or its state was initialized again.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
 class SharePartitionLeader:
     """One share partition; use it once `loaded` is done.
 
-    Locks time out in `rounds`, in which share partitions take turns. `on_lost` is called when this
-    is no longer valid or could not be loaded, `on_acquired` with the id of a member that has
-    acquired records.
+    Lock timeouts are handled in `rounds`, in which share partitions take turns. `on_lost` is called
+    when this object is no longer valid or could not be loaded; `on_acquired` with the id of a
+    member that has acquired records.
     """
 
     def __init__(
@@ -113,19 +111,19 @@ class SharePartitionLeader:
         loading = SharePartition.loading(
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
-        # Usually done at once. A member that has an answer may rely on the group's start offset.
+        # Usually done immediately. Then members can rely on the group's start offset.
         self._records = await loading
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
-            # Otherwise `latest` would be resolved again after a pause before the first
-            # acknowledgement, and records that arrived meanwhile would never be delivered.
+            # Store it now. Otherwise, if this is loaded again before the first acknowledgement,
+            # `latest` would be resolved again, and the records in between never delivered.
             try:
                 await self._write_state(())
             except KafkaError as error:
                 raise _told(error) from error
 
     def _on_loaded(self, task: asyncio.Task[None]) -> None:
-        """Retrieve the error, as asyncio would warn if no caller does."""
+        """Retrieve the error; asyncio would warn if no one did."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_lost(self)
@@ -148,8 +146,8 @@ class SharePartitionLeader:
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker still leads the partition, in the leader epoch in which this was
-        loaded.
+        """Whether this broker still leads the partition, in the leader epoch at the time of
+        loading.
         """
         current = self._broker.partitions.find(self.partition.topic, self.partition.index)
         return (
@@ -180,8 +178,8 @@ class SharePartitionLeader:
     # -- acknowledging -----------------------------------------------------------------
 
     async def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Change:
-        """Apply a member's acknowledgements, giving way in between; they take effect once `write`
-        is done.
+        """Check a member's acknowledgements; they take effect once `write` is done. Yields to the
+        event loop in between.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
@@ -195,8 +193,8 @@ class SharePartitionLeader:
     def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
         """Write a change, then commit it, or roll it back if the write fails.
 
-        Usually that is done at once, and None is returned; else an awaitable, whose error goes to
-        the member.
+        Returns None if the write is done immediately, as usual; else an awaitable, whose error goes
+        to the member.
 
         Raises:
             KafkaError: the error that the member gets.
@@ -228,7 +226,7 @@ class SharePartitionLeader:
         return None
 
     async def _write_much(self, change: Change) -> KafkaError | None:
-        """Like `_write_change`, giving way in between."""
+        """Like `_write_change`, but yields to the event loop in between."""
         records = self._records
         try:
             await self._write(await records.stating(change), None)
@@ -252,8 +250,8 @@ class SharePartitionLeader:
         self._changed()
 
     async def releasing(self, member_id: str) -> None:
-        """Release the records of a member that has left: other members get them once this is
-        written.
+        """Release the records of a member that has left. Other members can get them once the
+        release is written.
         """
         if self.is_ready and (change := (await self._records.releasing(member_id))):
             try:
@@ -263,7 +261,7 @@ class SharePartitionLeader:
             else:
                 if writing is not None:
                     self._writes.spawn(self._follow(writing))
-        self.room.disturb()  # the member may be waiting for more
+        self.room.disturb()  # a fetch of the member may be waiting for more records
 
     async def _follow(self, writing: asyncio.Task[KafkaError | None]) -> None:
         error = await writing
@@ -328,7 +326,7 @@ class SharePartitionLeader:
         deadline = None if self.is_closed else self._records.next_deadline()
         if self._timer is not None:
             if deadline is not None and self._timer_deadline <= deadline:
-                return  # the present timer fires no later
+                return  # the present timer does not fire later than that
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
@@ -337,8 +335,7 @@ class SharePartitionLeader:
             self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
 
     def _fall_due(self) -> None:
-        """Queue for a separate turn: locks of thousands of share partitions may time out
-        together."""
+        """Queue for a separate turn, as locks of many share partitions may time out together."""
         self._rounds.add(self._expire)
 
     def _expire(self) -> None:
@@ -347,7 +344,7 @@ class SharePartitionLeader:
         if batches:
             self._write_expired(batches)
             self._changed()
-        else:  # all locked records were acknowledged in time, so no fetch has to be woken
+        else:  # all locked records were acknowledged in time: no fetch to wake
             self._schedule()
 
     def _write_expired(self, batches: Sequence[StateBatch]) -> None:
@@ -381,7 +378,7 @@ class SharePartitionLeader:
         await self._writes.settle()
 
     def close(self) -> None:
-        """Stop delivery; waiting fetches are woken, and find the share partition closed."""
+        """Stop delivery. Wakes waiting fetches, which then find the share partition closed."""
         self.is_closed = True
         self.loaded.cancel()
         self._schedule()

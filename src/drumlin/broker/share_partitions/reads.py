@@ -1,7 +1,7 @@
 """Reads of a partition's log for a share partition: slices, and the headers of their batches.
 
-Record bytes are neither copied nor examined. Aborted batches are found by the index of aborted
-transactions, as transactions of one producer follow each other.
+Record bytes are neither copied nor parsed. Aborted batches are found with the index of aborted
+transactions; this works because a producer has only one transaction at a time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from drumlin.wire.error_codes import KafkaError
 READ_COMMITTED: Final = 1
 _FIRST_OFFSET: Final = attrgetter("first_offset")
 
-#: Batches of a partition that one request reads: reading each takes some microseconds, and so does
-#: acquiring it.
+#: The most batches of a partition that one request reads. Reading a batch takes some microseconds,
+#: and so does acquiring its records.
 _BATCHES_MAX: Final = 500
 
 
 class ReadBatches(NamedTuple):
     """A slice with at least one batch, and the positions and offsets of its batches.
 
-    is_cut: whether there are more batches, which would be too many.
+    is_cut: whether more batches were left out because of the limit.
     """
 
     slice: FileSlice
@@ -84,7 +84,7 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            # The first batch may begin later, if the batches before it were cleaned away.
+            # The first batch may begin later, if the log cleaner has removed earlier batches.
             if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break
@@ -126,6 +126,6 @@ def _aborted(
 
 
 def _is_in(header: BatchHeader, transactions: Sequence[AbortedTransaction]) -> bool:
-    """Whether the batch belongs to any of its producer's transactions, which are in order."""
+    """Whether the batch belongs to one of its producer's transactions, which are sorted."""
     number = bisect_right(transactions, header.base_offset, key=_FIRST_OFFSET) - 1
     return number >= 0 and header.last_offset <= transactions[number].last_offset

@@ -1,7 +1,7 @@
 """Share fetches that wait for records of a share partition, in the order of their arrival.
 
-New records, and records that become available again, wake all fetches, in that order. So the
-members of a group take turns; the order of a set might favour one.
+New records, and records that become available again, wake all fetches, in the order of arrival. So
+the members of a group take turns; an unordered set might favour one member.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ShareRoom:
         return len(self._waiters)
 
     def enter(self, waiter: Waiter, *, for_stable: bool) -> None:
-        # Fetches that are waiting already may have another isolation level, if the group's has
-        # changed.
+        # Fetches that are waiting already may have another isolation level, if the group's
+        # isolation level has changed.
         self._partition_room.enter(self._relay, for_stable=for_stable)
         self._waiters[waiter] = None
 
@@ -48,11 +48,11 @@ class ShareRoom:
             self._partition_room.leave(self._relay)
 
     def advanced(self, readable_bytes: int) -> None:
-        """Handle an advance: the log has more to read."""
+        """Wake the fetches, as the log has more to read."""
         for waiter in self._waiters:
             waiter.advanced(readable_bytes)
 
     def disturb(self) -> None:
-        """Handle other news: records may have become available."""
+        """Wake the fetches, as records may have become available."""
         for waiter in self._waiters:
             waiter.disturb()

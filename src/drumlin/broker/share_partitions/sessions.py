@@ -3,8 +3,8 @@
 A session belongs to one member of one group, and ends with the connection that began it. Its epoch
 counts the member's requests, fetches and acknowledgements alike, so that none is applied twice or
 out of order. The number of sessions is limited, and so is the number of partitions of all sessions
-together. Beyond these limits new sessions are refused: unlike a fetch session, a share session is
-never evicted, as it has locked records.
+together. Beyond these limits, new sessions are refused. Unlike a fetch session, a share session is
+never evicted, as its member has locked records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
-#: Partitions of all sessions together; each takes some 200 bytes. Apache Kafka has no such limit.
+#: The most partitions of all sessions together; each takes some 200 bytes. Kafka has no such limit.
 _PARTITIONS_MAX: Final = 200_000
 
 
@@ -33,7 +33,7 @@ class Member(NamedTuple):
 
 
 class SessionPartition(NamedTuple):
-    """A partition as requests name it."""
+    """A partition as it is named in requests."""
 
     topic_id: UUID | None
     partition: int
@@ -49,7 +49,7 @@ class ShareSession:
     partitions: dict[SessionPartition, None] = field(default_factory=dict)
 
     def in_turn(self, epoch: int) -> list[SessionPartition]:
-        """The partitions, beginning with a different one in each request, so that none starves."""
+        """The partitions, beginning with another one in each request, so that none starves."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
@@ -107,8 +107,9 @@ class ShareSessions:
         added: Collection[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession:
-        """Continue the session with its next epoch, which begins in the last step, without an
-        await.
+        """Advance the session to its next epoch.
+
+        The epoch changes after all checks, in one step without an await.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
@@ -122,7 +123,7 @@ class ShareSessions:
             room = len(partitions) - len(session.partitions)
             self._check_room(room)
             await _remove_all(partitions, forgotten)
-            if self._due(member, epoch) is not session:  # other work has run meanwhile
+            if self._due(member, epoch) is not session:  # replaced meanwhile
                 raise KafkaError(ErrorCode.share_session_not_found)
             self._check_room(room)
             former = session.partitions
@@ -132,11 +133,12 @@ class ShareSessions:
         return session
 
     def _due(self, member: Member, epoch: int) -> ShareSession:
-        """The member's session, if this is its next epoch."""
+        """The member's session, if `epoch` is the session's next epoch."""
         session = self.get(member)
         if session.epoch != epoch:
             raise KafkaError(
-                ErrorCode.invalid_share_session_epoch, f"{epoch} where {session.epoch} is due"
+                ErrorCode.invalid_share_session_epoch,
+                f"session epoch {epoch}, expected {session.epoch}",
             )
         return session
 

@@ -6,13 +6,11 @@ first record that is not older than the duration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.config.durations import duration_ms
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.replication.partition import Partition
+from drumlin.replication.partition import Partition
 
 _BY_DURATION: Final = "by_duration:"
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from drumlin.broker.hosting.hosted_partitions import HostedPartitions
+from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.start.server import Server
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.hosting.hosted_partitions import HostedPartitions
-    from drumlin.broker.hosting.replicas import Replicas
-    from drumlin.broker.loop.cycles import Cycles
-    from drumlin.broker.start.server import Server
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 

@@ -17,17 +17,18 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.placing import Logs, Placement, place
 from drumlin.broker.start.startup import StartFailed
 from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.machine_folders import FOLDER, folder_of
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, UnreadableMetadata
-from drumlin.metadata.image import PartitionId
+from drumlin.metadata.image import PartitionId, TopicState
 from drumlin.storage.all_logs.idle_directory import IdleDirectory, Partition
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.directory.meta_properties import read_meta_properties
@@ -36,10 +37,6 @@ from drumlin.storage.files.files import Files
 from drumlin.storage.files.folder_marker import may_have_left
 from drumlin.storage.files.open_files import OpenFiles
 from drumlin.storage.recovery.moved_folders import complete_moves
-
-if TYPE_CHECKING:
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import TopicState
 
 _log = logging.getLogger(__name__)
 

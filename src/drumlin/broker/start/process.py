@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.loop.garbage import GarbageCollection
 from drumlin.broker.loop.loop_watch import LoopWatch
@@ -25,14 +25,12 @@ from drumlin.broker.start.process_setup import (
     stop_on,
     unless_stopped,
 )
+from drumlin.broker.start.shared_machine import SharedMachine
 from drumlin.broker.start.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.ready_threads import ready_threads
-
-if TYPE_CHECKING:
-    from drumlin.broker.start.shared_machine import SharedMachine
 
 _log = logging.getLogger("drumlin")
 #: Threads for rare work: regular expressions, a change of the cleaner's configuration.

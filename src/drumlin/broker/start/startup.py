@@ -9,20 +9,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.listeners import Listener
 from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata import opening
-from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.store.store import MetadataStore
 
 #: Bound sockets, each with its listener, which has the actual port.
 BoundSockets = dict[socket.socket, Listener]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.topics.topics import create_automatically
 from drumlin.coordination.shards.state_topic import StateTopic
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
 
 
 def state_topic(broker: BrokerData, name: str) -> StateTopic:

@@ -10,7 +10,7 @@ depend on the client.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.broker.parts.cluster_view import (
     OPERATIONS_NOT_ASKED,
@@ -19,21 +19,19 @@ from drumlin.broker.parts.cluster_view import (
     leadership,
     reachable,
 )
+from drumlin.broker.parts.parts import BrokerData
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encoded
 from drumlin.wire.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
+from drumlin.wire.schema.declaration import Message
 from drumlin.wire.schema.parts import EncodedItems
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.wire.schema.declaration import Message
 
 #: Clients of one kind use one or two variants.
 _VARIANTS_MAX: Final = 6
-#: Partitions that are encoded between two chances to give way.
+#: Partitions that are encoded before yielding to the event loop.
 _PARTITIONS_PER_STEP: Final = 16
 
 

@@ -10,15 +10,14 @@ import logging
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import validate_overrides
 from drumlin.metadata import names as metadata_names
-from drumlin.metadata.names import (
-    CLUSTER_METADATA,
-    check_no_collision,
-    check_topic_name,
-)
+from drumlin.metadata.image import TopicState
+from drumlin.metadata.names import CLUSTER_METADATA, check_no_collision, check_topic_name
 from drumlin.metadata.rules.assignments import (
     Replicas,
     check_assignments,
@@ -28,11 +27,6 @@ from drumlin.metadata.rules.assignments import (
 )
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.broker.parts.parts import BrokerData
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import TopicState
 
 _log = logging.getLogger(__name__)
 

@@ -6,12 +6,7 @@ import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database.connections import (
-    DatabaseChanged,
-    DatabaseLost,
-    failure_of,
-    loaded,
-)
+from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost, failure_of, loaded
 
 if TYPE_CHECKING:
     import psycopg

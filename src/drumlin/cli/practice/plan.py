@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.cli.practice.ports import HOST, is_free, reserve
-from drumlin.cli.practice.record import (
-    PORT_MAX,
-    ClusterRecord,
-    MemberRecord,
-    read_record,
-)
+from drumlin.cli.practice.record import PORT_MAX, ClusterRecord, MemberRecord, read_record
 from drumlin.cli.terminal.output import Failure
 from drumlin.storage.directory.directory_lock import DirectoryLock
 from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES

@@ -17,11 +17,7 @@ from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Place, check_place
-from drumlin.client.topic_partition import (
-    AnyPartition,
-    TopicPartition,
-    as_partitions,
-)
+from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
 from drumlin.records.batch.gaps import stretch_of

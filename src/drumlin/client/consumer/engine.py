@@ -26,12 +26,7 @@ from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.consumer.positions import NO_OFFSET, Positions, Stage
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
-from drumlin.client.errors import (
-    ClientError,
-    MembershipEnded,
-    OffsetStoreFailed,
-    RequestTimedOut,
-)
+from drumlin.client.errors import ClientError, MembershipEnded, OffsetStoreFailed, RequestTimedOut
 from drumlin.client.places import Place
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections

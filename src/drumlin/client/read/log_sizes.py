@@ -1,4 +1,4 @@
-"""The sizes of partitions in their leaders' logs. Large reads are planned by them."""
+"""The sizes of partitions in their leaders' logs, used to plan large reads."""
 
 from __future__ import annotations
 

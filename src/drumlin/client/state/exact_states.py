@@ -100,7 +100,10 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """The facts about these logs: before reading all facts, afterwards those that `claims` need.
+    """The facts about these logs.
+
+    Called before reading (no `claims`), it returns all of them; afterwards, only those needed to
+    check `claims`.
 
     Each reducer of a query calls this after reading, so it usually sends one request per leader.
     """

@@ -7,7 +7,7 @@ read; before and after, they are asked whether their log still has the state (`s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -50,8 +50,15 @@ class SnapshotOptions(NamedTuple):
 class StateReader:
     """Reads the state of partitions."""
 
-    def __init__(self, exact_reader: ExactReader, options: SnapshotOptions) -> None:
+    def __init__(
+        self,
+        exact_reader: ExactReader,
+        options: SnapshotOptions,
+        on_read: Callable[[], object] | None = None,
+    ) -> None:
+        """`on_read`: called after each batch of records; what it raises ends the reading."""
         self._reader = exact_reader
+        self._on_read = on_read
         self._options = options
         self._schema = options.schema
 
@@ -75,6 +82,8 @@ class StateReader:
         options = reader.ReadOptions(columns=sorted(names), isolation=self._options.isolation)
         batches = self._reader.read(wanted, options)
         for batch in batches:
+            if self._on_read is not None:
+                self._on_read()
             if "value" not in self._schema.names:
                 # The value is only needed to recognise tombstones.
                 batch = batch.append_column("has_value", pc.is_valid(batch.column("value")))

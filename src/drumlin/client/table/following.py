@@ -274,14 +274,17 @@ class Following:
         topic_now = self._loader.describe()
         self._working = MemoryRows(self._topic)
 
-        def take(batch: pa.RecordBatch) -> None:
+        def check_open() -> None:
             if self._ends.is_set():
                 raise ClientError(f"the table of topic {self._topic!r} was closed meanwhile")
+
+        def take(batch: pa.RecordBatch) -> None:
+            check_open()
             self._working.load(batch)
             self._bound_memory()
 
         options = self._options
-        states = self._loader.load(options.partitions, options.memory_bytes, take)
+        states = self._loader.load(options.partitions, options.memory_bytes, take, check_open)
         self._topic_now, self._looked_s, self._states = topic_now, time.monotonic(), states
         self._engine = self._thread.run(_start(self._connections, states))
 

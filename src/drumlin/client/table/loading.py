@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.admin.admin import describe_topics
@@ -27,8 +27,6 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import pyarrow as pa
 
 ISOLATION: Final[Isolation] = "read_committed"
@@ -112,8 +110,11 @@ class Loader:
         partitions: Sequence[int] | None,
         memory_bytes: int,
         take: Callable[[pa.RecordBatch], None],
+        on_read: Callable[[], object] | None = None,
     ) -> dict[TopicPartition, Exactness]:
         """Pass the rows of the state at the log's end to `take`.
+
+        `on_read` is called after each batch of records that was read; what it raises ends the load.
 
         Returns:
             The exactness of each partition, read up to the log's end.
@@ -140,7 +141,7 @@ class Loader:
         columns = schema_of(("key", "value", "partition"), headers=False)
         options = SnapshotOptions(columns, ISOLATION, memory_bytes)
         for wanted in ranges:
-            for batch in StateReader(reader, options).read(wanted):
+            for batch in StateReader(reader, options, on_read).read(wanted):
                 take(batch)
         looks = self.look(states.values())
         now_ms = monotonic_ms()

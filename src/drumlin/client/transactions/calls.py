@@ -10,13 +10,7 @@ from drumlin.client.calls import Calls
 from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.topic_partition import TopicPartition, as_partitions
-from drumlin.client.transactions import (
-    descriptions,
-    many,
-    open_producers,
-    session,
-    timeout_limit,
-)
+from drumlin.client.transactions import descriptions, many, open_producers, session, timeout_limit
 from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.open_transactions import OpenTransactions

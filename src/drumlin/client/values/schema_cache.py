@@ -16,12 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.client.values.errors import UnknownSchema
-from drumlin.client.values.registry import (
-    ID_MAX,
-    RegisteredSchema,
-    SchemaRegistry,
-    schema_of_id,
-)
+from drumlin.client.values.registry import ID_MAX, RegisteredSchema, SchemaRegistry, schema_of_id
 
 _SCHEMAS_MAX: Final = 1000
 _UNKNOWN_MAX: Final = 10_000

@@ -21,12 +21,7 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.tables import TableLike
 from drumlin.client.write.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
 from drumlin.client.write.options import AppendOptions, IfThere
-from drumlin.client.write.partitioner import (
-    as_given,
-    by_key,
-    partitions_needed,
-    rows_by_partition,
-)
+from drumlin.client.write.partitioner import as_given, by_key, partitions_needed, rows_by_partition
 from drumlin.records.columns.columns import RecordColumns
 
 _WINDOW_BYTES: Final = 16 << 20

@@ -37,13 +37,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.peer_error import ConnectionLost
 from drumlin.peer.produce import Produced, produced, send_batch
-from drumlin.peer.retry import (
-    STALE_METADATA,
-    Deadline,
-    backoff_s,
-    is_retriable,
-    is_stale_metadata,
-)
+from drumlin.peer.retry import STALE_METADATA, Deadline, backoff_s, is_retriable, is_stale_metadata
 from drumlin.records.batch.batch import (
     SEQUENCE_MODULO,
     TRANSACTIONAL_MASK,

@@ -26,12 +26,7 @@ from drumlin.client.write.deliveries import (
     EncodingRules,
     Target,
 )
-from drumlin.client.write.partitioner import (
-    Rows,
-    StickyTurns,
-    as_chosen,
-    partitions_needed,
-)
+from drumlin.client.write.partitioner import Rows, StickyTurns, as_chosen, partitions_needed
 from drumlin.client.write.row_sum import ROW_COLUMNS, RowsRefused, RowSum, topics_of
 from drumlin.records.columns.columns import RecordColumns, milliseconds
 from drumlin.records.columns.open_batches import OpenBatches, Sealed

@@ -14,7 +14,13 @@ from drumlin.client.arguments import Acks, Encode
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.other_names.deprecation import was_called
 from drumlin.client.other_names.kafkas_names import knows_kafkas_names
-from drumlin.client.write.deliveries import BATCH_BYTES, BUFFER_BYTES, DELIVERY_TIMEOUT_MS
+from drumlin.client.write.deliveries import (
+    BATCH_BYTES,
+    BUFFER_BYTES,
+    DELIVERY_TIMEOUT_MS,
+    DeliveryRules,
+    EncodingRules,
+)
 from drumlin.client.write.options import (
     AppendOptions,
     IfThere,
@@ -27,7 +33,6 @@ from drumlin.client.write.writer import Writer
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
     from drumlin.client.write.appender import AppendReport
-    from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
     from drumlin.client.write.partitioner import TablePartitioner
     from drumlin.client.write.stream_appender import StreamAppender
 

@@ -1,6 +1,6 @@
-"""The active segment, for operators: it is not cleaned before it is closed.
+"""Reports the active segment to operators, as this segment is not cleaned before it is closed.
 
-A small topic may have no other segment, so that nothing is cleaned; this report shows why.
+A small topic may have no other segment, so nothing is cleaned. The report shows why.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ActiveSegment(NamedTuple):
     base_offset: int
     records: int
     size: int
-    #: When it is closed according to the topic's configuration, in words.
+    #: When the segment is closed according to the topic's configuration, in words.
     closes: str
 
 

@@ -3,9 +3,9 @@
     tail: cleaned before    head: dirty, cleanable      not cleanable
     [log start ........ first dirty)[first dirty ...... first uncleanable)[......... log end)
 
-The active segment, everything from the last stable offset on, and records written less than
-`min.compaction.lag.ms` ago are not cleanable, nor is a segment that contains any of these, since
-segments are cleaned as a whole.
+Not cleanable are the active segment, everything from the last stable offset on, records written
+less than `min.compaction.lag.ms` ago, and any segment that contains some of these, since segments
+are cleaned as a whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SegmentFacts(NamedTuple):
     #: The time at which the latest record was written: the later of the largest timestamp and
     #: the time of the last append, since producers may send any timestamp.
     written_ms: int
-    #: The approximate time at which the oldest record was written; -1 if it does not matter.
+    #: The approximate time at which the oldest record was written; -1 if that does not matter.
     begun_ms: int
 
 
@@ -36,12 +36,12 @@ class LogFacts(NamedTuple):
     #: The cleaner checkpoint, where the last cleaning ended; None if there was none.
     checkpoint_offset: int | None
     segments: Sequence[SegmentFacts]
-    #: The earliest delete horizon below the checkpoint; None if it is not known.
+    #: The earliest delete horizon below the checkpoint; None if unknown.
     delete_horizon_ms: int | None = None
 
 
 class Cleanable(NamedTuple):
-    """The parts of a log, see the diagram above; sizes count whole segments."""
+    """The parts of a log, as in the diagram above; sizes count whole segments."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -49,9 +49,9 @@ class Cleanable(NamedTuple):
     cleanable_bytes: int
     #: How long the oldest dirty record has waited beyond `max.compaction.lag.ms`.
     overdue_ms: int
-    #: Whether the checkpoint no longer fits the log, which was truncated: clean from its start.
+    #: Whether the log was truncated below the checkpoint: clean from the log's start.
     is_checkpoint_invalid: bool
-    #: The earliest delete horizon of the clean part; None if it is not known.
+    #: The earliest delete horizon of the clean part; None if unknown.
     delete_horizon_ms: int | None = None
 
     def has_deletions_to_drop(self, now_ms: int, *, if_unknown: bool = False) -> bool:

@@ -1,6 +1,6 @@
-"""Finding the cleanable part of a log, without the loop that changes logs.
+"""Finds the cleanable part of a log, outside the event loop that changes logs.
 
-Thread-safe. The facts are approximate, as the log may change while they are read: a cleaning
+Thread-safe. The facts are approximate, as the log may change while they are read. The cleaning
 itself starts with a consistent `CleaningView`.
 """
 
@@ -29,7 +29,7 @@ class Outline(NamedTuple):
 
 def outline(log: PartitionLog) -> Outline:
     """The facts about a log at this moment, approximately."""
-    stable = log.high_watermark  # read first: then all open transactions below it are known
+    stable = log.high_watermark  # read first, so that all open transactions below it are known
     first_undecided = log.producer_state.first_undecided_offset
     return Outline(
         log.segments.snapshot(),
@@ -43,7 +43,7 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
     """The cleanable part of a log.
 
     Raises:
-        OSError, KafkaError: its files cannot be read.
+        OSError, KafkaError: the log's files cannot be read.
     """
     config = view.config
     needs_times = config.min_compaction_lag_ms > 0

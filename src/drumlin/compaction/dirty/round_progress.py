@@ -1,9 +1,9 @@
-"""The progress of an interrupted round, from which the next one continues.
+"""The progress of an interrupted round, from which the next round continues.
 
 The segments before `next_offset` are clean with respect to all records below `round_end_offset`.
 The continued round must read the same records and no later ones: otherwise a later record would
-count as clean while an earlier record of its key, before `next_offset`, remains. So the two parts
-are one round, and only the end of that round advances the cleaner checkpoint.
+count as clean while an earlier record with the same key, before `next_offset`, remains. So both
+parts form one round, and only the end of that round advances the cleaner checkpoint.
 
 Progress is kept in memory only: after a restart a round starts from the checkpoint.
 """
@@ -23,7 +23,7 @@ class RoundProgress(NamedTuple):
 
     log: PartitionLog
     truncations: int
-    #: The cleaner checkpoint, None without one: the round's first dirty offset depends on it.
+    #: The cleaner checkpoint, or None. The round's first dirty offset depends on the checkpoint.
     checkpoint_offset: int | None
     round_end_offset: int
     next_offset: int
@@ -32,7 +32,7 @@ class RoundProgress(NamedTuple):
     done: CleaningStatistics
 
     def is_of(self, log: PartitionLog, view: CleaningView) -> bool:
-        """Whether no change of the log since then invalidates the progress."""
+        """Whether the progress is still valid for the log."""
         ends = [segment.base_offset for segment in view.segments[1:]]
         return (
             self.log is log

@@ -1,7 +1,7 @@
 """Runs of consecutive special batches, decompressed so that a pass handles them as ordinary ones.
 
-One call of a pass handles all batches of a run: compressed batches are decompressed, transactional
-ones lose that attribute. A run is a task for any thread, so the memory for it is bounded, and a
+One call of a pass handles all batches of a run: compressed batches are decompressed first, and the
+transactional attribute is removed. A run is a task for any thread, so its memory is bounded; a
 batch that does not fit is left to the caller.
 """
 
@@ -32,17 +32,18 @@ from drumlin.records.compression.stored_bodies import JOINED, decompress_for_now
 from drumlin.records.kernels import compaction_kernels
 
 D = TypeVar("D")
-#: Enough bytes to be worth waking a thread, and few enough for a processor's cache.
+#: Limits of a run: enough bytes to be worth waking a thread, but few enough for a CPU cache.
 _BATCHES_MAX: Final = 16
 _RUN_BYTES: Final = 96 << 10
 _DECIDED_MAX: Final = 256
-#: Only reserved, as pages are allocated when written to; most runs need a sixteenth of this.
+#: Reserved for a decompressed run. Pages are allocated only when written to, and most runs need a
+#: sixteenth of this.
 UNCOMPRESSED_BYTES_MAX: Final = 4 << 20
 _BATCH_LENGTH: Final = slice(8, 12)
 
 
 class CheckedBatch(NamedTuple):
-    """A batch whose CRC is correct, and its location for messages."""
+    """A batch whose CRC is correct, and the batch's location for messages."""
 
     batch: memoryview
     header: BatchHeader
@@ -101,10 +102,10 @@ class UncompressedRun:
         return len(self._ends)
 
     def _fill_at_once(self, batches: Sequence[CheckedBatch]) -> bool:
-        """Decompress all batches by one call of the codec; False if they need a call each.
+        """Decompress all batches by one call of the codec; False if each needs a separate call.
 
-        Codecs read consecutive frames like a single one. This avoids creating a decompressor and
-        releasing the GIL for each batch. The kernel finds the end of each batch by its header.
+        Codecs read consecutive frames like a single frame. This avoids creating a decompressor and
+        releasing the GIL for each batch. The kernel finds the end of each batch from the header.
         """
         codec = batches[0].header.compression
         decoder = JOINED.get(codec)

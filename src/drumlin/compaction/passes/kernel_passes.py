@@ -2,9 +2,9 @@
 
 Pass 1 puts the last offset of every key into the map; pass 2 writes the surviving records. Both
 process a chunk of log bytes batch by batch. A pass handles *ordinary* batches: neither compressed
-nor transactional nor control batches. It stops before any other, a *special* batch: the caller
-verifies the CRC of that batch, passes its decompressed records (`map_body`, `filter_body`), and
-writes the batch itself.
+nor transactional nor control batches. A pass stops before any other batch, a *special* batch. Then
+the caller verifies the CRC of the batch, passes the decompressed records (`map_body`,
+`filter_body`), and writes the batch itself.
 
 A pass never opens a file, and no content of a log can make it read or write outside its buffers.
 """
@@ -12,7 +12,7 @@ A pass never opens a file, and no content of a log can make it read or write out
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drumlin.compaction.passes.offset_map import OffsetMap
 from drumlin.compaction.passes.pass_outcomes import (
@@ -39,9 +39,7 @@ from drumlin.records.batch.scan import IndexEntry
 from drumlin.records.batch.varint import INT64_MAX
 from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX, SCAN_ENTRY_WIDTH
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels
+from drumlin.records.kernels.machine_code import CompactionKernels
 
 _MapState = ctypes.c_int64 * at.MAP_STATE_WIDTH
 _FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH
@@ -65,7 +63,7 @@ class MapPass:
     def end_offset(self) -> int:
         """The offset at which the pass ends: a caller sets the end offset of each segment.
 
-        A batch beyond that has a damaged offset, which the CRC does not cover.
+        A batch beyond the end offset has a damaged base offset, which the CRC does not cover.
         """
         return self._state[at.MAP_END_OFFSET]
 
@@ -118,10 +116,10 @@ class FilterPass:
     """Pass 2 over one log.
 
     A batch that begins before `next_offset`, the end offset of the batches processed so far, or
-    ends after `end_offset`, that of the segment, is corrupt. `unindexed_bytes` counts the bytes
-    since the last index entry; `largest_timestamp` is the file's, and comes with the last offset
-    of the first batch that has it. The caller sets these values at the beginning of a segment or
-    a file, and updates them when it handles a batch itself.
+    ends after `end_offset`, the segment's end offset, is corrupt. `unindexed_bytes` counts the
+    bytes since the last index entry. `largest_timestamp` is the file's largest timestamp, with the
+    last offset of the first batch that has it. The caller sets these values at the beginning of a
+    segment or a file, and updates them when the caller handles a batch itself.
     """
 
     def __init__(
@@ -131,9 +129,9 @@ class FilterPass:
         rules: FilterRules,
         index_interval_bytes: int,
     ) -> None:
-        """An index entry is due for a batch after more than `index_interval_bytes` without one.
+        """A batch gets an index entry after more than `index_interval_bytes` without an entry.
 
-        With -1 every batch gets one.
+        With -1, every batch gets an entry.
         """
         self._kernels = kernels
         self._map = offset_map
@@ -146,7 +144,7 @@ class FilterPass:
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
         state[at.FILTER_END_OFFSET] = state[at.FILTER_EARLIEST_HORIZON] = INT64_MAX
-        # Everything whose address is passed to kernels must live as long as this object.
+        # All memory whose address is passed to kernels must live as long as this object.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
         state[at.FILTER_KEPT_EMPTY_COUNT] = len(rules.kept_empty)

@@ -1,11 +1,11 @@
 """The offset map: the last offset of every key in the dirty part of a log, in 14 bytes.
 
     10 bytes  of the key's 128-bit hash
-     4 bytes  offset relative to the map's first one, plus 1; 0 where the slot is empty
+     4 bytes  offset relative to the map's base offset, plus 1; 0 if the slot is empty
 
 The other 48 bits of the hash select the slot where the search starts; the search continues from
-slot to slot. Two keys are confused if they agree in the 80 bits and their searches also reach the
-same slot. Kernels fill the map and read it. A map belongs to one cleaning and one thread.
+slot to slot. Two keys are confused if the 80 bits are equal and both searches reach the same slot.
+Kernels fill and read the map. A map belongs to one cleaning and one thread.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class OffsetMap:
         self._memory = mmap.mmap(
             -1, slots * OFFSET_MAP_SLOT_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         )
-        with contextlib.suppress(AttributeError, OSError):  # not on every system
+        with contextlib.suppress(AttributeError, OSError):  # not available on every system
             self._memory.madvise(mmap.MADV_HUGEPAGE)
-        # Keeps the memory in place for as long as kernels may use its address.
+        # Keeps the memory at its address as long as kernels may use it.
         self._first_byte: ctypes.c_char | None = ctypes.c_char.from_buffer(self._memory)
         #: The description of the map for kernels; see `layout.py`.
         self.words: Final = _Words()

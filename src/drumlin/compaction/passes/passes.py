@@ -39,7 +39,7 @@ class Reason(IntEnum):
 
 
 class Stop(NamedTuple):
-    """The position at which a run has stopped, and the reason."""
+    """The position at which a run of a pass has stopped, and the reason."""
 
     reason: Reason
     position: int  # in the chunk; everything before it has been processed
@@ -48,7 +48,7 @@ class Stop(NamedTuple):
 
 
 class MapFacts(NamedTuple):
-    """The counts of pass 1 so far. Batches and bytes only include those of `run`."""
+    """The counts of pass 1 so far. Batches and bytes are only counted in `run`."""
 
     batches: int
     size_bytes: int
@@ -63,7 +63,7 @@ class FilterRules(NamedTuple):
     delete_retention_ms: int
     #: The last offsets of batches that are kept even without records, ascending.
     kept_empty: Sequence[int] = ()
-    #: The bitmap of the last offsets of keys, from `bitmap_start` on, which avoids hashing keys.
+    #: A bitmap of the last offsets of keys, from `bitmap_start` on; it makes hashing unnecessary.
     bitmap: bytearray | None = None
     bitmap_start: int = 0
     #: Whether all tombstones and markers are kept, whatever their delete horizon.
@@ -83,8 +83,8 @@ class FilterStop(NamedTuple):
     batch_size: int
     fault: str
     output_size: int  # the used part of the output
-    #: With FULL: the space that the batch at `position` may need. If it exceeds the whole output,
-    #: the caller has to provide a larger one; else the output or the list of entries is full.
+    #: With FULL: the space that the batch at `position` may need. If that exceeds the whole output,
+    #: the caller has to provide a larger output; else the output or the list of entries is full.
     room_needed: int
 
 
@@ -94,12 +94,12 @@ class FilteredBody(NamedTuple):
     #: The kept records; the original body if it `is_unchanged`. Valid until the next call.
     body: Buffer
     record_count: int
-    #: For the new header: the largest timestamp of the kept records; the old one with LogAppendTime
-    #: or if no record is kept.
+    #: For the new header: the largest timestamp of the kept records; with LogAppendTime, or if no
+    #: record is kept, the old value.
     max_timestamp: int
-    #: For the new header: the delete horizon if there is one now, else the old base timestamp.
+    #: For the new header: the delete horizon if the batch has one now, else the old base timestamp.
     base_timestamp: int
-    #: Attribute bit 6.
+    #: For the new header: attribute bit 6.
     has_delete_horizon: bool
     is_unchanged: bool
     #: Whether no record is left, and no empty batch needs to be kept.
@@ -107,7 +107,7 @@ class FilteredBody(NamedTuple):
 
 
 class FilterFacts(NamedTuple):
-    """The counts of pass 2 so far. Batches and bytes only include those of `run`."""
+    """The counts of pass 2 so far. Batches and bytes are only counted in `run`."""
 
     batches_read: int
     bytes_read: int

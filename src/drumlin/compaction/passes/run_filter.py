@@ -1,7 +1,7 @@
 """Pass 2 over runs of special batches, in any thread: decompress, filter, compress again.
 
-Each thread has a pass and memory of its own. Threads share only the map and the rules, which they
-must never change.
+Each thread has its own pass and memory. Threads share only the map and the rules, and must never
+change these.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from drumlin.records.batch.batch import HEADER_SIZE, BatchHeader, Buffer, iterat
 class Filtered(NamedTuple):
     """The result for a run."""
 
-    #: Whole batches for the new log. Those that were decided without a pass come first.
+    #: Whole batches for the new log; the batches that needed no pass come first.
     left: list[Buffer]
-    #: The last batches of the run if they did not fit: the caller has to filter them.
+    #: The last batches of the run that did not fit into the memory: the caller has to filter these.
     rest: Sequence[CheckedBatch]
 
 
@@ -98,7 +98,7 @@ def _restored(checked: CheckedBatch, header: BatchHeader, body: memoryview) -> B
 
 
 class RunFilters:
-    """The filters of all threads, one for each that works at the same time."""
+    """The filters of all threads, one for each thread that is working."""
 
     def __init__(self, new_pass: Callable[[], FilterPass]) -> None:
         self._new_pass = new_pass

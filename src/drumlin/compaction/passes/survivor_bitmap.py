@@ -1,7 +1,8 @@
 """Finding batches without surviving records, without reading their records. Pure.
 
 If the map's survivors are marked in a bitmap of offsets, a batch of the dirty part without a marked
-offset is dropped as a whole. Pass 1 has read its records; they need not be decompressed again.
+offset is dropped as a whole. Pass 1 has read its records already, so pass 2 need not decompress the
+batch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Deciding which batches of transactions are still needed, in the order of the log.
+"""Decides which batches of transactions are still needed, in the order of the log.
 
-Decides two questions for each batch, and nothing else about compaction:
+Answers two questions about each batch:
 
 - whether the batch belongs to an aborted transaction: then its records are removed;
-- whether a marker can be removed, after its delete horizon: once no record of its transaction is
-  left before it, no consumer needs it.
+- whether a marker can be removed, after its delete horizon: once no record of the transaction is
+  left before the marker, no consumer needs it.
 
-Plain state: callers pass in the headers in the order of offsets. Must never read a file.
+Plain state: the caller passes the headers in the order of offsets. Must never read a file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TransactionFilter:
         )
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that may have batches after this; duplicates are ignored."""
+        """Add aborted transactions that may have batches from here on; duplicates are ignored."""
         for each in transactions:
             if each not in self._known:
                 self._known.add(each)
@@ -67,7 +67,7 @@ class TransactionFilter:
         """Process the next batch of records.
 
         Returns:
-            Whether it belongs to an aborted transaction.
+            Whether the batch belongs to an aborted transaction.
         """
         self._advance(header.last_offset)
         if not header.is_transactional:
@@ -82,7 +82,7 @@ class TransactionFilter:
         """Process the next control batch.
 
         Args:
-            marker: None if the batch has none: its record was removed, or is of another kind.
+            marker: None if the batch has no marker: the record was removed, or is of another kind.
 
         Returns:
             Whether the marker is obsolete: its transaction has no batch before it.
@@ -98,8 +98,8 @@ class TransactionFilter:
         aborted = self._aborted.pop(producer_id, None)
         if aborted is None or producer_id not in self._with_data:
             return True
-        # This cleaning removes its records; a later one the marker, so that a consumer
-        # in the middle of the transaction learns that it was aborted.
+        # This pass removes the transaction's records and keeps its marker; a later pass removes the
+        # marker. So a consumer in the middle of the transaction learns that it was aborted.
         self._with_data.discard(producer_id)
         self._kept.append(aborted)
         return False

@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether `max.compaction.lag.ms` forces a cleaning, whatever the dirty ratio."""
+        """Whether `max.compaction.lag.ms` requires a cleaning, whatever the dirty ratio."""
         return self.cleanable.overdue_ms > 0 and self.cleanable.cleanable_bytes > 0
 
     @property

@@ -4,17 +4,17 @@ Owns the assignment of logs to threads, retries, and the list of uncleanable log
 log: that is up to `round/cleaner.py`. A thread that finds nothing to do, or fails, waits
 `log.cleaner.backoff.ms`.
 
-What is known of a log is kept by the log itself, never by its name: a thread may learn it when the
-log was deleted already, and another log has the name.
+Facts about a log are stored with the log object, never under its name: by the time a thread learns
+a fact, the log may be deleted, and another log may have the name.
 
 What happens to a log whose cleaning fails:
 
-- its disk is full: after a backoff the same group of segments is tried again, as soon as there is
+- the disk is full: after a backoff, the same group of segments is tried again as soon as there is
   more space than last time; other logs do not wait
 - a batch can't be read, or the package has no kernels for this machine: the log is uncleanable
   until the broker restarts, or until a cleaning is requested
-- its log dir fails: the log dir goes offline, as with any other access
-- it was truncated or shortened meanwhile, or memory is short: retried after a backoff
+- the log dir fails: the log dir goes offline, as with any other access
+- the log was truncated or shortened meanwhile, or memory is short: retried after a backoff
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from drumlin.wire.error_codes import KafkaError
 _log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 30.0
-#: The pause after ranking all logs, unless ten times the ranking's duration is longer. Ranking
-#: 5,000 logs takes a second.
+#: The minimum pause after ranking all logs; the pause is at least ten times the ranking's duration.
+#: Ranking 5,000 logs takes a second.
 _LOOK_PAUSE_S: Final = 0.1
-#: After this time a cleaning is tried even without more space, as it may need less then.
+#: After this time, a cleaning is tried even without more space, as it may need less space by then.
 _ROOM_AWAITED_S: Final = 600.0
 
 
@@ -66,7 +66,7 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
-    #: The reason why the last attempt did not complete; it will be retried.
+    #: The reason why the last attempt did not complete; the cleaning will be retried.
     waits_because: str | None = None
 
 
@@ -117,7 +117,7 @@ class CleanerPool:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
-        #: By name: two threads never write into one folder, which a log and its successor share.
+        #: By name, as a log and its successor share a folder: two threads must never write into it.
         self._in_progress: set[tuple[str, int]] = set()
         self._last: dict[PartitionLog, CleaningStatistics] = {}
         self._uncleanable: dict[PartitionLog, str] = {}
@@ -136,7 +136,7 @@ class CleanerPool:
 
     def start(self) -> None:
         self._is_closed = False
-        # A new event for these threads: a thread that `stop` did not wait for must still end.
+        # A new event for the new threads: old threads that are still running must end.
         self._stopping = threading.Event()
         self._throttle = Throttle(
             self._settings.io_max_bytes_per_second, self._clock, self._stopping
@@ -157,7 +157,7 @@ class CleanerPool:
             self._wake.notify_all()
 
     def stop(self) -> None:
-        """Stop all threads, and wait for them. Must not block the loop, which they may need."""
+        """Stop all threads, and wait for them. Must not block the loop: the threads may need it."""
         self.begin_to_stop()
         self._join()
 
@@ -172,7 +172,7 @@ class CleanerPool:
         A changed number of threads ends all threads and starts new ones, and blocks until then.
 
         Raises:
-            RuntimeError: the system allows no more threads at the moment; call it again.
+            RuntimeError: the system allows no more threads at the moment; call this again.
         """
         has_same_threads = settings.threads == len(self._threads)
         self._settings = settings
@@ -200,7 +200,7 @@ class CleanerPool:
     # -- choice of a log ---------------------------------------------------------------
 
     def _clean_next(self, worker: _Worker) -> bool:
-        """Clean one log; False if there is nothing to clean, or it failed."""
+        """Clean one log; False if there is nothing to clean, or if the cleaning failed."""
         asked_for = self._take_requested()
         log = asked_for or self._take_next()
         if log is None:
@@ -225,12 +225,12 @@ class CleanerPool:
         return None
 
     def _take_next(self) -> PartitionLog | None:
-        """Take the log that ranks first; None if none is worth a cleaning."""
+        """Take the log that ranks first; None if no log is worth a cleaning."""
         with self._ranking_lock:
             now_s = self._clock.monotonic()
             if not self._ranking and now_s >= self._rank_again_at:
                 self._ranking = self._rank()
-                # The longer the ranking took, the longer the pause before the next.
+                # The longer the ranking took, the longer the pause before the next ranking.
                 took_s = self._clock.monotonic() - now_s
                 self._rank_again_at = now_s + max(_LOOK_PAUSE_S, 10 * took_s)
             while self._ranking:
@@ -248,7 +248,7 @@ class CleanerPool:
         self._forget_deleted()
         logs = self._call(
             lambda: list(self._logs)
-        )  # only the copy in the loop: there may be many logs
+        )  # only copied in the loop, as there may be many logs
         compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
         for log in filter(self._is_free, compacted):
             candidate = self._candidate(log)
@@ -268,7 +268,7 @@ class CleanerPool:
             now_ms = self._clock.expiry.now_ms()
             found = self._find_cleanable(log, now_ms)
         except KafkaError:
-            return None  # its log dir has failed, or the log is deleted
+            return None  # the log dir has failed, or the log is deleted
         may_drop = found.has_deletions_to_drop(now_ms)
         return Candidate(found, log.config.min_cleanable_dirty_ratio, may_drop)
 
@@ -358,7 +358,7 @@ class CleanerPool:
         if log.is_deleted:
             return
         with self._lock:  # two threads may find the same reason
-            # One reason may concern all logs: it is logged once.
+            # The same reason may concern all logs, so it is logged once.
             is_known = reason in self._uncleanable.values()
             self.totals.failures += 1
             self._uncleanable[log] = reason

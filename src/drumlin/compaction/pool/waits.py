@@ -13,7 +13,7 @@ from drumlin.compaction.dirty.outline import Outline, find_cleanable, outline
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
 
-#: Later times have no date; `NO_HORIZON` is one of them.
+#: Times from here on, such as `NO_HORIZON`, are shown without a date.
 _YEAR_10000_MS: Final = 253_402_300_800_000
 
 
@@ -51,7 +51,7 @@ def _reason_to_wait(log: PartitionLog, view: Outline, found: Cleanable) -> str:
 
 
 def _at(segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
-    """The sealed segment that holds an offset, and its end offset."""
+    """The sealed segment that contains an offset, and the segment's end offset."""
     for segment, following in pairwise(segments):
         if offset < following.base_offset:
             return segment, following.base_offset
@@ -71,7 +71,7 @@ def _deletions(log: PartitionLog, found: Cleanable, now_ms: int) -> str:
 
 
 def _date(time_ms: int) -> str:
-    """The text "until DATE " with a blank; empty if the time has no date."""
+    """The text "until DATE ", which ends with a space; empty if the time has no date."""
     if not 0 <= time_ms < _YEAR_10000_MS:
         return ""
     return f"until {datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC "

@@ -2,12 +2,12 @@
 
     view -> map of the dirty part -> groups of segments -> rewritten -> swapped, group by group
 
-Groups are swapped in ascending order, and each is durable before the next: a tombstone is never
+Groups are swapped in ascending order, and each is durable before the next. So a tombstone is never
 removed before the records that it deletes. A crash, a full disk or a stop at any point leaves a log
 in which some groups are clean and others are not, which is a valid log.
 
-Runs in a thread of the pool. It reads sealed segments, which never change, and must change a log
-only by a segment swap in the broker's loop.
+Runs in a thread of the pool. The cleaning reads sealed segments, which never change, and must
+change a log only by a segment swap in the broker's loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from drumlin.storage.segment.segment import Segment
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _READERS_LOOKED_AT_S: Final = 0.05
-_READERS_WAITED_FOR: Final = 40  # as many intervals at most
+_READERS_WAITED_FOR: Final = 40  # the most intervals
 
 
 class Call(Protocol):
@@ -75,13 +75,13 @@ class Cleaner:
         """Clean the cleanable part of a log; None if there is nothing to clean.
 
         Args:
-            swap_segments: makes a swap; it is called in the loop.
-            begun: the progress of an earlier cleaning, to continue; `progress` is this cleaning's.
+            swap_segments: makes a swap; called in the loop.
+            begun: the progress of an earlier cleaning that is continued.
             is_requested: see `Round`.
 
         Raises:
             CleaningFailed: the log contains something that is not a record batch.
-            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest is cleaned another time.
+            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest is cleaned later.
             OSError: the disk is full, or fails.
             KafkaError: the log dir is offline, or the log is deleted.
         """
@@ -108,7 +108,7 @@ class Cleaner:
                     if not _is_gone(log, group):
                         raise
                     cleaning.forget_group()
-                    continue  # retention has removed it: the other groups can still be cleaned
+                    continue  # retention has removed the group; others can still be cleaned
                 ours.update(group)
                 self.progress = cleaning.progress_after(group)
                 self._await_readers(log, swap)
@@ -154,9 +154,10 @@ class Cleaner:
         return swap
 
     def _await_readers(self, log: PartitionLog, swap: SegmentSwap) -> None:
-        """Wait a moment for readers to release old segments whose space the next group needs.
+        """Wait briefly for readers to release old segments whose space the next group needs.
 
-        Only a moment, as a consumer may take forever. Without that space, `NoRoom` is raised.
+        The wait is limited, as a consumer may take forever. Without the space, rewriting the group
+        raises `NoRoom`.
         """
         for _ in range(_READERS_WAITED_FOR):
             if not swap.held_bytes or has_room_for_a_segment(log):
@@ -195,7 +196,7 @@ class Cleaner:
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
     """Whether retention has removed the whole group, and the log exists.
 
-    If retention has removed only some segments, the rest has to be cleaned another time.
+    If retention has removed only some segments, the rest has to be cleaned later.
     """
     current = log.segments.snapshot()
     return not log.is_deleted and all(segment not in current for segment in group)

@@ -34,7 +34,7 @@ from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.segment.segment import Segment
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 
-#: A cleaning with a smaller map would make hardly any progress.
+#: The smallest useful map; with a smaller map, a cleaning would make hardly any progress.
 _MAP_BYTES_MIN: Final = 1 << 20
 
 
@@ -55,9 +55,9 @@ class Round:
         """Prepare to clean the segments in `view`.
 
         Args:
-            begun: the progress of an earlier round, which is continued if it fits the view.
-            is_requested: whether to look for removable tombstones even if it is unknown whether
-                there are any.
+            begun: the progress of an earlier round, which is continued if the view still matches.
+            is_requested: whether to look for removable tombstones even if it is unknown whether any
+                exist.
         """
         self._is_requested = is_requested
         self.view = view
@@ -136,7 +136,7 @@ class Round:
             if end_offset > found.first_dirty_offset and segment.base_offset < self._end_offset
         )
         done.round_end_offset = self._end_offset if is_complete else offset_map.latest_offset + 1
-        # The capacity with all of the allowed memory, as a small log gets a smaller map.
+        # The capacity with all of the allowed memory: a small log gets a smaller map.
         settings = self._settings
         allowed_keys = capacity_within(settings.map_bytes, settings.io_buffer_load_factor)
         done.map_capacity = max(offset_map.capacity, allowed_keys)
@@ -171,7 +171,7 @@ class Round:
         try:
             return building.add(segment, end_offset)
         except SegmentGone:
-            return True  # removed with all earlier segments, whose records its keys supersede
+            return True  # its keys only supersede earlier records, which are gone, too
 
     def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriter:
         config, view = self.view.config, self.view
@@ -251,7 +251,7 @@ class Round:
         self._rewriting.forget_file()
 
     def count_group(self, group: Sequence[Segment], new_count: int) -> None:
-        """Count a group and the segments that replace it, or would replace it."""
+        """Count a group, and the segments that replace it (in a simulation: would replace it)."""
         self.statistics.segments_before += len(group)
         self.statistics.segments_after += new_count
 

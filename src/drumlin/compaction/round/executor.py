@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
-#: More helpers would wait for the GIL, and for the thread that takes the results.
+#: The most helpers: more would wait for the GIL, and for the thread that takes the results.
 _HELPERS_MAX: Final = 3
 #: The number of tasks per thread that are running, or whose results are not taken yet.
 _TASKS_EACH: Final = 2
@@ -72,7 +72,7 @@ class Executor:
             self._is_wanted.notify()
         if len(self._threads) < self._helpers:
             thread = threading.Thread(target=self._work, name="cleaner-helper", daemon=True)
-            # If no thread can be started, the cleaner's own does all the work.
+            # If no thread can be started, the cleaner's own thread does all the work.
             with contextlib.suppress(RuntimeError, MemoryError):
                 thread.start()
                 self._threads.append(thread)
@@ -158,7 +158,7 @@ class OrderedResults(Generic[T]):
         return self._take(self._executor.tasks_max)
 
     def finish(self, function: Callable[[], T] | None = None) -> Iterator[T]:
-        """Yield all remaining results, then that of `function`; without tasks left it runs here."""
+        """Yield all remaining results, then that of `function`, run here if no task is left."""
         if function is not None and self._tasks:
             yield from self.add_task(function)
         elif function is not None:

@@ -1,7 +1,7 @@
 """Pass 1 of a cleaning: building the map of the last offset of each key in the dirty part.
 
-Reads segment by segment until the map is full; the offset reached is the end of the round. Aborted
-records and control records are left out.
+Reads segment by segment until the map is full; the offset reached is the end of the round. Skips
+aborted records and control records.
 """
 
 from __future__ import annotations

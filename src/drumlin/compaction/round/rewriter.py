@@ -57,7 +57,7 @@ class Output(Protocol):
         """The position of the next byte in the current file."""
 
     def fits(self, size: int, last_offset: int) -> bool:
-        """Whether `size` more bytes fit into the file, of batches up to `last_offset`."""
+        """Whether batches of `size` bytes, up to `last_offset`, still fit into the file."""
 
     def write(
         self,
@@ -72,7 +72,7 @@ class Output(Protocol):
         """Begin another file, for batches from `base_offset` on."""
 
     def keep_aborted(self, transaction: AbortedTransaction) -> None:
-        """Add an aborted transaction to the index, as its marker is kept."""
+        """Add an aborted transaction whose marker is kept to the index."""
 
 
 class LiveProducers(NamedTuple):
@@ -142,7 +142,7 @@ class Rewriter:
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
         self._entries: list[IndexEntry] = []
-        self._last_offset = -1  # not below the last offset in the buffer
+        self._last_offset = -1  # at least the last offset in the buffer
         #: The index progress in the file, without the contents of the buffer.
         self._progress = _NOTHING_INDEXED
         self.special = SpecialFacts()
@@ -204,7 +204,7 @@ class Rewriter:
     ) -> None:
         """Write the surviving batches of a segment that ends at `end_offset`.
 
-        `aborted` are the aborted transactions that overlap it.
+        `aborted` are the aborted transactions that overlap the segment.
 
         Raises:
             CleaningFailed, CleaningStopped, OSError

@@ -19,7 +19,8 @@ class Size(NamedTuple):
     time_index_bytes: int
 
 
-#: A group is swapped in one step of the loop, during which no other log can change.
+#: The most segments of a group, as a group is swapped in one step of the loop, which blocks changes
+#: of other logs.
 _SEGMENTS_MAX = 100
 
 
@@ -28,7 +29,7 @@ def group_segments(
 ) -> list[range]:
     """Groups of segments, by index, that fit into one segment even if no record is removed.
 
-    A segment that is already too large is a group of its own.
+    A segment that is already too large forms a separate group.
     """
     groups: list[range] = []
     start = 0

@@ -1,4 +1,4 @@
-"""Reading a segment's file in chunks of a megabyte, into a buffer that is reused.
+"""Reads a segment's file in chunks of a megabyte, into a buffer that is reused.
 
 The throttle counts every chunk. A cleaning can be stopped before each chunk.
 """
@@ -16,7 +16,7 @@ from drumlin.compaction.throttle import Throttle
 from drumlin.storage.files.files import Files
 from drumlin.storage.segment.segment import Segment
 
-#: Small enough for a processor's cache, and for smooth throttling.
+#: The size of a chunk: small enough for a processor's cache, and for smooth throttling.
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -47,10 +47,10 @@ class SegmentReader:
         self._buffer = mmap.mmap(-1, _CHUNK_BYTES)
 
     def chunks(self, segment: Segment) -> Iterator[SegmentChunk]:
-        """Read a sealed segment; each chunk starts after the used bytes of the one before.
+        """Read a sealed segment; each chunk starts after the used bytes of the previous chunk.
 
-        The caller must use at least one batch of a chunk, or nothing if no batch in it is whole:
-        then the chunk is read again, with more bytes.
+        The caller must use at least one batch of each chunk. Only if the chunk contains no whole
+        batch, the caller uses nothing; then the chunk is read again, with more bytes.
 
         Raises:
             CleaningFailed: the file ends within a batch.
@@ -91,6 +91,6 @@ class SegmentReader:
         self._buffer = mmap.mmap(-1, size)
 
     def close(self) -> None:
-        # The traceback of an exception may hold slices of it, and frees the memory later.
+        # The traceback of an exception may hold slices of the buffer, and frees it later.
         with contextlib.suppress(BufferError):
             self._buffer.close()

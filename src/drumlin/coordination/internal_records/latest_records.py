@@ -1,8 +1,8 @@
 """The last record of each key of a partition, as after compaction.
 
-A log of many small batches repeats the same few keys. A kernel reads it without the GIL, and only
-the last records become Python objects. Records of committed transactions are added one by one, and
-so are all records if there are no kernels.
+The log has many small batches that repeat the same few keys. A kernel reads these without the GIL,
+and only the last records become Python objects. Records of committed transactions are added one by
+one; so are all records if there are no kernels.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.coordination.internal_records.record_schema import UnreadableRecord
 from drumlin.coordination.internal_records.unlocked_memory import Memory
@@ -26,12 +26,10 @@ from drumlin.records.kernels.compaction_layout import (
     STOP_FULL,
     STOP_ORDINARY,
 )
+from drumlin.records.kernels.machine_code import CompactionKernels
 from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX, Record, decode_body, records_body
 
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels
-
-#: Smaller partitions are not worth a kernel.
+#: The size from which a partition is worth the use of a kernel.
 _WORTH_KERNELS_BYTES: Final = 256 * 1024
 _ENTRIES_FIRST: Final = 4096
 _ARENA_BYTES_FIRST: Final = 1 << 20
@@ -42,7 +40,7 @@ _NEVER: Final = -1
 #: The number at the end of a key.
 _NUMBER: Final = struct.Struct(">i")
 
-#: Handles a batch of a transaction, or a marker; the arguments are buffer, position and header.
+#: Handles a batch of a transaction, or a marker. The arguments are buffer, position and header.
 Special = Callable[[Buffer, int, BatchHeader], None]
 
 
@@ -60,9 +58,9 @@ class LastRecord(NamedTuple):
 class KnownPlaces(NamedTuple):
     """Dictionaries that take values without decoding, for keys that end in a number.
 
-    places: the beginning of a key -> number -> value. Entries may be added at any time.
-    unknown: beginnings of keys whose records are returned instead.
-    layout, fields: only values with this layout and these fields are put there.
+    places: the beginning of a key -> the number at its end -> value. May get entries at any time.
+    unknown: beginnings of keys whose records must be returned instead.
+    layout, fields: only values with this layout and these fields are put into `places`.
     """
 
     places: Mapping[bytes, dict[int, bytes]]
@@ -155,7 +153,7 @@ class LatestRecords:
         Records that are put into one of the `known` places are omitted.
         """
         others = self._last if self._kept is None else self._last.copy()
-        if known is not None and others:  # two records of a key might have to be compared
+        if known is not None and others:  # a key may have a record on both sides
             elsewhere = {key[: -_NUMBER.size] for key in others}
             known = known._replace(unknown=known.unknown | elsewhere)
         for key, last in () if self._kept is None else self._kept.items(known):
@@ -195,8 +193,8 @@ class _Kept:
         self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
 
     def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
-        """Whether all is read, the position of a batch that kernels do not read, and the next
-        order.
+        """Read up to a batch that kernels do not support. Returns whether everything is read, the
+        position of that batch, and the next order.
         """
         state = self._state
         state[at.LATEST_POSITION], state[at.LATEST_ORDER] = position, order
@@ -209,7 +207,7 @@ class _Kept:
         return is_at_end, state[at.LATEST_POSITION], self._order
 
     def read_body(self, body: bytes, record_count: int, order: int) -> int | None:
-        """Read one batch's records; returns the next order, or None if they are corrupt."""
+        """Read one batch's records; returns the next order, or None if the records are corrupt."""
         state = self._state
         state[HEAD_COUNT], state[at.LATEST_ORDER] = record_count, order
         while True:
@@ -224,7 +222,7 @@ class _Kept:
         usual_size, fields_at = layout.size, layout.unpack_from
         number_at, number_size = _NUMBER.unpack_from, _NUMBER.size
         place, place_begins = None, b""
-        # Slices of the array are `bytes` already: they cost a third of those of a view.
+        # Slices of the array are `bytes` already, and three times as fast as slices of a view.
         arena = self._arena.view
         for key, key_size, value, value_size, order, tombstone in _LAST_RECORD.iter_unpack(
             memoryview(self._entries.view).cast("B")[:used]
@@ -232,7 +230,7 @@ class _Kept:
             if value_size == usual_size:
                 number = key + key_size - number_size
                 begins = arena[key:number]
-                if begins != place_begins:  # usually many in a row have the same place
+                if begins != place_begins:  # consecutive keys usually begin alike
                     place = None if begins in unknown else places.get(begins)
                     place_begins = b"" if place is None else begins
                 if place is not None and fields_at(arena, value) == fields:
@@ -252,12 +250,12 @@ class _Kept:
         return int(self._state[at.LATEST_ORDER])
 
     def _is_over(self, data: bytes) -> bool:
-        """Whether the rest is not a batch, so that other readers stop there, too."""
+        """Whether the rest of the data is not a batch; then other readers stop here, too."""
         position = self._state[at.LATEST_POSITION]
         return next(iterate_headers(memoryview(data)[position:]), None) is None
 
     def _grow(self, wanted_bytes: int) -> None:
-        """Make room for all keys that records of this size may have."""
+        """Enlarge the memory that is full: the entries, or the bytes for another `wanted_bytes`."""
         state = self._state
         entries, arena_bytes = state[at.LATEST_COUNT_MAX], state[at.LATEST_ARENA_SIZE]
         if state[at.LATEST_COUNT] >= entries:

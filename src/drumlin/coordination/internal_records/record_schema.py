@@ -3,9 +3,9 @@
     key     int16: the type of the record; then the fields, never flexible
     value   int16: the version; then the fields; then tagged fields, if the version is flexible
 
-The fields are those of a declared class (`drumlin.wire.schema`), as in Kafka's own descriptions; a
-coordinator may convert them to another class. A value is written in one version, and all versions
-up to the last one are read.
+The fields are declared by a class (`drumlin.wire.schema`), as in Kafka's own descriptions; a
+coordinator may convert them to another class. A value is written in one version, but read in all
+versions up to the last one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _written(encode: Encode, number: bytes, fields: Any) -> bytes:
     try:
         encode(fields, parts)
     except StringTooLong as error:
-        # In flexible versions of the protocol clients can send such long names.
+        # Clients can send such long names in flexible versions of the protocol.
         raise KafkaError(ErrorCode.invalid_request, str(error)) from None
     return parts.joined()
 
@@ -78,7 +78,7 @@ class KeySchema(Generic[T]):
         return _written(self._encoder, self._number, key)
 
     def decode(self, data: bytes) -> T:
-        """Decode a whole key; the caller has checked its type.
+        """Decode a whole key; the caller must have checked the key's type.
 
         Raises:
             UnreadableRecord: the bytes are not such a key.
@@ -153,7 +153,7 @@ class ValueSchema(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """Values with an encoder and decoder of their own, for speed or because no field is read."""
+    """Values with a handwritten encoder and decoder, for speed or because no field is read."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]

@@ -1,7 +1,7 @@
 """Memory for kernels that is allocated, enlarged and freed without the GIL.
 
-Clearing or copying megabytes takes milliseconds. With Python objects, a thread holds the GIL
-meanwhile, and the event loop waits.
+Clearing or copying megabytes takes milliseconds. For a Python object, the thread would hold the GIL
+for that time, and the event loop would wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Memory:
         self._size_bytes = 0
 
     def begin(self, size_bytes: int) -> None:
-        """Allocate this many bytes, all of them 0; the former content is lost."""
+        """Allocate this many zero bytes; the former content is lost."""
         self._release()
         self.address = _checked(_clear_allocate(size_bytes, 1))
         self._size_bytes = size_bytes

@@ -1,5 +1,5 @@
-"""The state of a coordinator: a shard for each partition of its topic that is led here.
+"""The state of a coordinator: a shard for each partition of its topic that this broker leads.
 
-Loads, appends and applies records, but makes no decisions about groups, transactions or share
-state.
+This code loads, appends and applies records, but makes no decisions about groups, transactions or
+share state.
 """

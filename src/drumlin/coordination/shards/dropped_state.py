@@ -11,7 +11,7 @@ from drumlin.turns import give_way
 
 
 async def forget(*collections: list[Any] | dict[Any, Any]) -> None:
-    """Remove the items of these containers one by one, as each item may be large."""
+    """Remove the items of these containers one by one, as an item may be large."""
     for each in collections:
         while each:
             if isinstance(each, list):

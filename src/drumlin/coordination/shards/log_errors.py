@@ -1,7 +1,7 @@
 """Errors of a coordinator's log, and the errors that clients get instead.
 
-Clients do not know the partitions in which coordinators keep their state: a client must look up its
-coordinator again, or wait for it.
+Clients do not know the partitions in which coordinators keep their state. So an error of such a
+partition makes a client look up its coordinator again, or wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOLD: Final = {
 
 
 class TooLarge(KafkaError):
-    """Records that must form one batch do not fit into one."""
+    """Records that must form one batch are too large for a batch."""
 
     def __init__(self) -> None:
         super().__init__(_TOLD[ErrorCode.record_list_too_large], "it is too large for one batch")

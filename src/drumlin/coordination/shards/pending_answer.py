@@ -1,4 +1,4 @@
-"""Answers of coordinators, usually available at once, sometimes later."""
+"""Answers of coordinators: usually available immediately, sometimes later."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class Pending(Protocol[Answer_co]):
     """An answer that is or will be available; an `asyncio.Future` is one.
 
-    If it is done, the caller may use the result at once, without awaiting or a task.
+    If the answer is done, the caller may use the result immediately, without await or a task.
     """
 
     def done(self) -> bool: ...
     def result(self) -> Answer_co:
-        """The answer; call this only if it is done."""
+        """The answer; call this only if `done` returns True."""
 
     def __await__(self) -> Generator[Any, Any, Answer_co]: ...
 
 
 class Written(Generic[Answer]):
-    """An answer whose records are in the log and applied: it is done once they are confirmed."""
+    """An answer whose records are appended and applied; done once the records are confirmed."""
 
     __slots__ = ("_answer", "_confirmed")
 
     def __init__(
         self, answer: Answer, confirmed: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """`confirmed()` ends when all in-sync replicas have the records; None if they have them
-        already.
+        """`confirmed()` ends when all in-sync replicas have the records; None if they already
+        have.
         """
         self._answer = answer
         self._confirmed = confirmed

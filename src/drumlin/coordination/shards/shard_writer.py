@@ -2,9 +2,9 @@
 
     decide -> records -> append -> apply -> answer
 
-A shard decides in plain synchronous code, and returns the decision as records. They are appended
-here, and the shard applies them in the turn of the append. The answer is given once all in-sync
-replicas have them. All appends are made by `write_batches_at_once`.
+A shard decides in plain synchronous code, and returns the decision as records. This file appends
+the records, and the shard applies them in the same turn. The answer is given once all in-sync
+replicas have the records. All appends are made by `write_batches_at_once`.
 
 This file owns the order of these steps. It never decides what to write, and never yields between a
 check and the append that relies on it.
@@ -35,12 +35,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class ShardWriter(Generic[Shard, StateRecord]):
-    """Writes to the partitions of a coordinator's topic that are led here.
+    """Writes to the partitions of a coordinator's topic that this broker leads.
 
-    Handed in:
+    Args:
         topic: the topic that keeps the state.
         log: the appended records, until replicas have them.
-        partitions: the partitions that are led here, and their shards.
+        partitions: the partitions that this broker leads, and their shards.
         form: the functions that encode and apply records.
         limits: the compression of batches.
         clock: wall time, for records.
@@ -64,10 +64,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- at once ---------------------------------------------------------------------------
 
     def write(self, shard: Shard, records: Sequence[StateRecord]) -> Confirmation | None:
-        """Append and apply records; returns the confirmation of the last one, if needed.
+        """Append and apply records; returns the confirmation of the last record, if needed.
 
-        Only a single batch is atomic, so the records are one batch if they fit. Of several batches,
-        the first take effect even if a later one fails.
+        Only a single batch is atomic, so the records form one batch if possible. If there are
+        several batches, the first ones take effect even if a later one fails.
 
         Raises:
             KafkaError: the records are not in the log.
@@ -85,7 +85,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         """
         led = self.led(shard)
         packer = self._packer(led)
-        for record in records:  # makes records one by one, and no more than fit into one batch
+        for record in records:  # generates records only until one batch is full
             packer.add(record)
             if packer.is_several:
                 raise TooLarge
@@ -101,12 +101,12 @@ class ShardWriter(Generic[Shard, StateRecord]):
         reserve_bytes: int = 0,
         led: LedPartition | None = None,
     ) -> Confirmation | None:
-        """In this turn, append batches, each with its content, and apply each.
+        """Append each of these batches, and apply its content, all in this turn.
 
-        `take_over` gets the content of a batch and the offset of its first record. `verification`:
-        the transaction coordinator's verification of a client's transaction. A batch is also
-        refused if one that is longer by `reserve_bytes` would not fit. `led`: the shard's
-        partition, if it was looked up in this turn.
+        `take_over` is called with the content of a batch and the offset of its first record.
+        `verification`: the transaction coordinator's verification of a client's transaction.
+        `reserve_bytes`: a batch is refused if it would be too large with this many more bytes.
+        `led`: the shard's partition, if the caller has looked it up in this turn.
 
         Returns the confirmation of the last batch, if needed.
 
@@ -126,7 +126,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         return confirmation
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
-        """Write now; the returned `answer` may be given once the records are confirmed.
+        """Write now; returns `answer`, which is given once the records are confirmed.
 
         Raises:
             KafkaError: as `write`.
@@ -139,8 +139,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> None:
         """Like `write`, but the records are applied once all in-sync replicas have them.
 
-        For decisions that must not take effect earlier. `reserve_bytes`: the record must fit even
-        if it were longer by this.
+        For decisions that must not take effect earlier. `reserve_bytes`: the write is refused if
+        the batch would be too large with this many more bytes.
 
         Raises:
             KafkaError: the records are perhaps not in the log, or the partition has moved.
@@ -163,15 +163,15 @@ class ShardWriter(Generic[Shard, StateRecord]):
         verification: Verification | None = NOT_REQUIRED,
         is_part_enough: Callable[[KafkaError], bool] = lambda _: False,
     ) -> Confirmation | None:
-        """Like `write_batches_at_once`, but yields before each batch.
+        """Like `write_batches_at_once`, but yields to the event loop before each batch.
 
-        After that, `check` raises if the batch may no longer be written. A refused batch is the
-        last; `is_part_enough(error)`: whether to return instead of raising, as earlier batches
-        count.
+        Before each append, `check` raises if the batch may no longer be written. Writing ends with
+        the first batch that is refused. `is_part_enough(error)`: whether to return then instead of
+        raising, since the earlier batches are valid without the rest.
 
         Raises:
             KafkaError: a batch was not appended; those before it were appended and applied.
-            Exception: an exception of `check`; as above.
+            Exception: an exception of `check`; earlier batches as above.
         """
         confirmation = None
         for each in batches:
@@ -194,8 +194,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
     ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
-        When they are appended, `last()` is called: it returns the last records, and the value that
-        is passed to `take_over` for all records.
+        Before the append, `last()` is called. It returns the last records, and the value that is
+        passed to `take_over` once all records are appended.
 
         Raises:
             KafkaError: as `write`, or as `last`.
@@ -248,7 +248,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
     # -- leadership ------------------------------------------------------------------------
 
     def led(self, shard: Shard) -> LedPartition:
-        """The shard's partition, for use in this turn.
+        """The shard's partition, valid in this turn.
 
         Raises:
             KafkaError: NOT_COORDINATOR, or another error if the partition cannot be written to.

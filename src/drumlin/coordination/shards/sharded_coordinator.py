@@ -1,8 +1,8 @@
-"""The base of all coordinators: a topic, and a shard of state for each partition led here.
+"""The base class of coordinators: a topic, and a shard of state for each partition led here.
 
 Owns the list of led partitions, the flag that requests are served, and the chores of a shard.
 Chores write through `shard_writer.py`. The content and methods of a shard belong to the concrete
-coordinator: its functions are handed in, and subclasses override nothing here.
+coordinator, which passes functions as arguments; subclasses override nothing here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from drumlin.records.batch.batch import Buffer
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The reason for writing records, for log messages, and the records.
+#: The reason for writing some records (for log messages), and these records.
 Found = tuple[str, Sequence[StateRecord]]
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     """The base class of coordinators: the shards, their start and end.
 
-    Handed in:
+    Args:
         topic: the topic that keeps the state.
         form: the form of the shards.
         limits: the part of the configuration that all coordinators have.
@@ -74,7 +74,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._unloading = Background()  # frees state that is no longer coordinated here
+        self._unloading = Background()  # frees the state of partitions that have moved
         self._tidying = asyncio.Lock()
         self._is_active = False
 
@@ -115,7 +115,8 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         """
         if self._topic.partition_count() is None:
             await self._topic.create()
-            # The new partition is empty, so waiting is cheaper for clients than retrying.
+            # A new partition is empty, so waiting until it is loaded is cheaper than a client's
+            # retry.
             await self._partitions.when_ready(self._partition_for(key))
         return self._partition_for(key)
 
@@ -141,8 +142,8 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     ) -> None:
         """Write the records that `find` yields for a shard, piece by piece, as there may be many.
 
-        After a start, very many partitions need this, and are handled one after the other. Records
-        that cannot be written are skipped.
+        After a start, very many partitions need this, so they are handled one after the other. If
+        some records cannot be written, the rest with the same reason is skipped.
         """
         await self._partitions.when_ready(partition)
         async with self._tidying:

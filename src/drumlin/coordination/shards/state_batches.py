@@ -16,9 +16,9 @@ Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
 
 #: The default size limit of a batch; a single record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
-#: The maximum bytes of a record besides its key and value.
+#: The most bytes of a record besides the key and the value.
 _RECORD_OVERHEAD_BYTES: Final = 24
-#: The bytes of a batch for its header, and for the overhead of ineffective compression.
+#: Bytes reserved in a batch for the header, and for the overhead of ineffective compression.
 _SPARE_PART: Final = 64
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
@@ -110,8 +110,8 @@ def record_bytes_max(limit_bytes: int) -> int:
 def check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
     """
     Raises:
-        KafkaError: one of several batches is larger than the topic allows. (The log itself refuses
-            a single one.)
+        KafkaError: one of several batches is larger than the topic allows. (A single batch is not
+            checked, as the log refuses it anyway.)
     """
     if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
         raise as_told(KafkaError(ErrorCode.message_too_large))

@@ -1,6 +1,6 @@
-"""The form of a coordinator's shards: the functions that load, encode and change them, and limits.
+"""The functions that load, encode and change a coordinator's shards, and the limits.
 
-Plain values: each coordinator hands them to the base of all coordinators.
+Plain values, which each coordinator passes to the base class.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StateForm(Generic[Shard, Loaded, StateRecord]):
     load(buffers): reads the state of a partition; called in a thread.
     take_over(shard, loaded): fills the shard; see `StatePartitions`.
     unload(shard): frees a shard that gets no more requests.
-    encode(record): returns its key and value.
+    encode(record): returns the record's key and value.
     apply(shard, records, first_offset): applies records that are in the log from `first_offset` on.
     """
 

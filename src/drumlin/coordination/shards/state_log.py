@@ -22,18 +22,14 @@ T = TypeVar("T")
 
 
 class StateLog:
-    """The appended records of one topic. `timeout_ms()`: the time within which replicas must have a
-    record.
-    """
+    """The appended records of one topic. `timeout_ms()`: how long to wait for the replicas."""
 
     def __init__(self, timeout_ms: Callable[[], int]) -> None:
         self._timeout_ms = timeout_ms
         self._unconfirmed: set[Confirmation] = set()
 
     def confirm(self, led: LedPartition) -> Confirmation:
-        """The confirmation of the records appended to a partition so far, for appends that need
-        one.
-        """
+        """The confirmation of all records appended to a partition so far, if one is needed."""
         confirmation = led.confirm()
         self._unconfirmed.add(confirmation)
         confirmation.add_done_callback(self._unconfirmed.discard)

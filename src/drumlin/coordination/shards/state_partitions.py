@@ -1,10 +1,11 @@
 """Partitions of a coordinator's topic that this broker leads, and the loading of their state.
 
-A partition is loaded when this broker becomes its leader: read and decoded in a thread, a few at a
-time, then applied on the loop in steps. A partition that a request needs is loaded next. Leadership
-may be lost at any moment; then the loaded state is dropped. While this broker leads a partition,
-failed loading is repeated, with growing pauses: usually memory or descriptors were short for a
-moment. The coordinator defines the shard and the reading of a log.
+A partition is loaded when this broker becomes its leader: it is read and decoded in a thread, then
+applied on the event loop in steps. A few partitions are loaded at a time; a partition that a
+request needs is loaded next. Leadership may be lost at any moment; then the loaded state is
+dropped. Failed loading is retried, with growing pauses, as long as this broker leads the partition:
+the usual cause is a temporary lack of memory or file descriptors. The coordinator defines the
+shard, and how a log is read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Loaded = TypeVar("Loaded")
 #: Hashes of keys up to this length are cached, as clients use the same keys again and again.
 _KEPT_LENGTH_MAX: Final = 100
 
-#: Partitions that are loaded at the same time; usually kernels do it, which do not hold the GIL.
+#: The partitions loaded at the same time; usually by kernels, which do not hold the GIL.
 _AT_A_TIME: Final = 4
 
 #: The pause after failed loading of a partition; it doubles each time.
@@ -42,7 +43,7 @@ _PAUSE_MAX_S: Final = 8.0
 #: Powers of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
-#: Called now and then while a partition is read; returns whether loading was cancelled.
+#: Called regularly while a partition is read; returns whether loading was cancelled.
 IsCancelled = Callable[[], bool]
 
 
@@ -51,11 +52,11 @@ class LoadCancelled(Exception):
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition that a group or a transactional id belongs to: Java's hash, as in Kafka."""
+    """The partition of a group or a transactional id, by Java's hash, as in Kafka."""
     value = _known_hash(key) if len(key) <= _KEPT_LENGTH_MAX else _java_hash(key)
     if value >= 1 << 31:
         value = (1 << 32) - value
-    # The one value whose absolute value does not fit into Java's int counts as 0.
+    # The absolute value of this number does not fit into Java's int; Kafka uses 0.
     return 0 if value == 1 << 31 else value % partition_count
 
 
@@ -101,12 +102,12 @@ class _Led(Generic[Shard]):
 class StatePartitions(Generic[Shard, Loaded]):
     """The shards of the led partitions.
 
-    Handed in:
+    Args:
         topic: the topic's name, for messages.
         new_shard(partition): creates an empty shard.
         read(partition, is_cancelled): reads the state of the partition; called in a thread, so it
             may block. Raises `LoadCancelled` when `is_cancelled()` returns True.
-        take_over(shard, loaded): fills the shard, giving way in between.
+        take_over(shard, loaded): fills the shard, yielding to the event loop in between.
         on_loaded(partition): called when the shard is loaded, or loading has failed.
     """
 
@@ -132,7 +133,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._is_closed = False
 
     def begin(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition that is led here from `leader_epoch` on, unless the broker is
+        """Load a partition that this broker leads since `leader_epoch`, unless the broker is
         stopping.
         """
         if self._is_closed:
@@ -197,7 +198,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         return self._led[partition].leader_epoch
 
     def find(self, partition: int) -> Shard | None:
-        """The shard, which may still be loading, or None."""
+        """The shard, perhaps still loading; None if this broker does not lead the partition."""
         led = self._led.get(partition)
         return None if led is None else led.shard
 
@@ -228,7 +229,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._threads.shutdown(wait=False)
 
     async def _load_waiting(self) -> None:
-        """Load one partition after the other, concurrently with other tasks that do the same."""
+        """Load waiting partitions one after the other; several such tasks run concurrently."""
         try:
             while self._waiting:
                 _, led = self._waiting.popitem(last=False)

@@ -11,7 +11,7 @@ from uuid import UUID
 from drumlin.records.batch.batch import Buffer
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 
-#: Done when all in-sync replicas have the appended records; fails with `KafkaError`.
+#: A future: done when all in-sync replicas have the appended records, or failed with `KafkaError`.
 Confirmation = asyncio.Future[None]
 
 
@@ -27,7 +27,8 @@ class LedPartition(Protocol):
         """Whether appended records need a confirmation before they are safe."""
 
     def confirm(self) -> Confirmation:
-        """Done when all in-sync replicas have all records so far, on disk if so configured.
+        """A future that is done when all in-sync replicas have all records so far (on disk, if so
+        configured).
 
         Called after an append that needs a confirmation.
         """
@@ -42,8 +43,8 @@ class LedPartition(Protocol):
         """Append a batch, synchronously.
 
         `verification`: for batches of a client's transaction, its verification by the transaction
-        coordinator. A batch is also refused if one that is larger by `reserve_bytes` would not be
-        accepted.
+        coordinator. `reserve_bytes`: a batch is refused if it would be too large with this many
+        more bytes.
 
         Raises:
             KafkaError: the batch was not appended.
@@ -93,4 +94,4 @@ class StateCoordinator(Protocol):
         """Drop a partition that another broker leads now, or that was deleted."""
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """Note that a topic was deleted, usually one of clients."""
+        """Handle the deletion of any topic, usually one of the clients' topics."""

@@ -1,10 +1,10 @@
 """Completes prepared transactions: writes markers to all partitions, then the final state.
 
-A prepared transaction is always completed: a marker that cannot be written now is tried again, also
-by the next coordinator and after a restart. The client does not wait.
+A prepared transaction is always completed: a marker that cannot be written now is retried, also by
+the next coordinator and after a restart. The client does not wait.
 
-This gives way, as there may be very many partitions. Nothing else changes a prepared transaction
-until it is complete.
+This code yields to the event loop, as there may be very many partitions. No other code changes a
+prepared transaction until it is complete.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Pauses before failed writes are tried again: the first doubles up to the last.
+#: The pauses before failed writes are retried: from the first up to the last, doubling each time.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
-#: Up to this many partitions are removed from a set on the loop, in a small part of a turn; more in
-#: a thread.
+#: The most partitions of a set that is changed on the loop, in a small part of a turn; larger sets
+#: are changed in a thread.
 _AT_ONCE: Final = 500
-#: Deleted partitions that are named in one line of the log.
+#: The most deleted partitions named in one line of the log.
 _NAMED_MAX: Final = 20
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 
@@ -44,7 +44,7 @@ class Superseded(Exception):
 class Completion:
     """Completes transactions in the background.
 
-    Handed in:
+    Args:
         writer: writes states.
         clock: wall time.
         write_markers: writes markers to partitions.
@@ -75,8 +75,8 @@ class Completion:
         self._spawn = spawn
 
     def begin(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Complete a prepared transaction; until then, other requests for its id must be
-        retried.
+        """Begin to complete a prepared transaction. Until that is done, clients must retry other
+        requests for its id.
         """
         transaction.prepare_complete(self._clock.wall_ms())
         self._spawn(self._complete(shard, transaction))
@@ -135,9 +135,9 @@ class Completion:
     async def _drop_deleted(self, transaction: Transaction) -> None:
         """Remove deleted partitions, which need no marker.
 
-        A partition that is unknown here may exist nevertheless: this broker may have been isolated,
-        or may be behind another coordinator. Without a marker the partition's readers would wait
-        for ever.
+        A partition that is unknown to this broker may exist nevertheless: the broker may have been
+        isolated, or its metadata may be older than another coordinator's. Without a marker, the
+        partition's readers would wait forever.
         """
         unknown = list[TopicPartition]()
         for each in transaction.metadata.partitions:
@@ -162,7 +162,7 @@ class Completion:
                 try:
                     counts[topic] = await self._partition_count(topic)
                 except KafkaError:
-                    counts[topic] = None  # unknown, so tried again
+                    counts[topic] = None  # unknown, so the partition is tried again
             count = counts[topic]
             if count is not None and index >= count:
                 gone.append((topic, index))
@@ -176,7 +176,7 @@ class Completion:
         codes: dict[TopicPartition, ErrorCode],
         level: int,
     ) -> bool:
-        """Note the partitions that have their marker; returns whether all have one. `level`: for
+        """Remove the partitions that have their marker; returns whether all have one. `level`: for
         logging.
 
         Raises:
@@ -223,7 +223,7 @@ class Completion:
 async def _leave_out(transaction: Transaction, done: list[TopicPartition]) -> None:
     """Remove partitions that have their marker or need none."""
     before = transaction.metadata.partitions
-    if len(done) == len(before):  # mostly, all of them
+    if len(done) == len(before):  # the usual case: all of them
         left = NO_PARTICIPANTS
     elif len(before) > _AT_ONCE:
         left = await asyncio.to_thread(before.without, done)

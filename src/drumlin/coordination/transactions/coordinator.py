@@ -1,7 +1,7 @@
 """The transaction coordinator: looks up transactional ids, and writes their new states to the log.
 
 `transaction.py` decides synchronously on each request. The new state is written, and takes effect
-when it is in the log. `completion.py` completes prepared transactions.
+once it is in the log. `completion.py` completes prepared transactions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 #: The time within which all in-sync replicas must have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
 _NOT_COMPRESSED: Final = 0
-#: Limits of a batch of tombstones for expired ids: the number of ids, and their bytes.
+#: Limits of a batch of tombstones for expired ids: the number of ids, and the bytes of these ids.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
 
@@ -68,7 +68,7 @@ class TransactionConfig(Protocol):
 class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartition, StateRecord]):
     """All transactional ids that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time, also for timeouts and expiry, as these continue after a restart.
         topic: `__transaction_state`.
@@ -101,7 +101,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _NOT_COMPRESSED,
         )
         super().__init__(topic, form, limits, clock, on_loaded=lambda _: self._resume())
-        #: Held while a thread matches a pattern against ids, as that takes long.
+        #: Held while a thread matches a pattern against ids, which is slow.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._producer_ids = producer_ids
@@ -132,7 +132,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         self._resume()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
-        """Do nothing: `Completion` itself notices that the topic needs no more markers."""
+        """Do nothing: `Completion` itself finds out that the topic needs no more markers."""
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         """Add partitions to a transaction, or verify them; the first partition begins it.
 
         `client_version`: the client's transaction.version; with 2, brokers add partitions for the
-        client. The caller has checked that the partitions exist.
+        client. The caller must have checked that the partitions exist.
 
         Returns:
             A code for each partition. Nothing is raised.
@@ -321,8 +321,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- decisions -------------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[], T]) -> T:
-        """Decide at once, or, if the block of producer ids is exhausted, when there is a
-        new one.
+        """Decide immediately, or, if the block of producer ids is exhausted, once there is a new
+        block.
         """
         while True:
             try:

@@ -16,7 +16,7 @@ class ListFilter:
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None
     running_longer_than_ms: int | None = None
-    """The minimum time since the last transaction began, ended or not, as in Kafka."""
+    """The minimum time since the last transaction began, even if it has ended, as in Kafka."""
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         metadata = transaction.metadata

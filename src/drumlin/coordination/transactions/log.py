@@ -1,7 +1,7 @@
 """Reads the records of a partition of `__transaction_state`.
 
-Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. It returns the
-last state of each id.
+Loading decodes a whole partition. That is slow and blocks, so it runs in a thread. The result is
+the last state of each id.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.coordination.internal_records.latest_records import LatestRecords, key_of
-from drumlin.coordination.transactions.records import (
-    TransactionMetadata,
-    decode_key,
-    decode_value,
-)
+from drumlin.coordination.transactions.records import TransactionMetadata, decode_key, decode_value
 from drumlin.records.batch.batch import BatchHeader, Buffer
 from drumlin.records.plain.record import decode_batch
 

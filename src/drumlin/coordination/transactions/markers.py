@@ -1,6 +1,7 @@
 """The marker that ends a transaction in its partitions: types only.
 
-The transaction coordinator decides; it is given a function that writes markers into logs.
+The transaction coordinator decides on markers; the broker passes it a function that writes markers
+into logs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The partitions of a transaction, as an immutable set that keeps their encoding.
 
-Whenever a partition joins, the whole transaction is written; with thousands of partitions, most of
-the record has not changed. So the encoded part of each topic is kept from one set to the next:
-adding a partition encodes only its own topic.
+Whenever a partition is added, the state of the whole transaction is written; with thousands of
+partitions, most of that record has not changed. So a set takes over the encoded topics of the set
+before it: adding a partition only encodes the partition's own topic.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
-#: Up to this many new partitions of a topic are inserted one by one; more are merged by sorting.
+#: The most new partitions of a topic that are inserted one by one; more are merged by sorting.
 _ONE_BY_ONE: Final = 8
-#: The cost of one search, in partitions read.
+#: The number of partitions that can be read in the time of one search.
 _SEARCH_COST: Final = 32
 
 
@@ -87,7 +87,7 @@ class Participants(AbstractSet[TopicPartition]):
                 yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The given partitions that are in this set; for many, this is quicker than `in`."""
+        """The given partitions that are in this set; for many partitions, faster than `in`."""
         if len(partitions) * _SEARCH_COST < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}

@@ -29,7 +29,7 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
-#: A longer transactional id does not fit into a key.
+#: The most bytes of a transactional id that fit into a key.
 ID_BYTES_MAX: Final = 2**15 - 1
 
 
@@ -136,7 +136,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None if the key's type is unknown.
+    """Decode a key to the transactional id; None if the key's type is unknown.
 
     Raises:
         UnreadableRecord: the bytes are not a key.

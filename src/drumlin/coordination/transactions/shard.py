@@ -14,7 +14,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Ids that are loaded in one turn of the loop; that many take a few milliseconds.
+#: The ids loaded in one turn of the loop, which takes a few milliseconds.
 _IDS_PER_STEP: Final = 1_000
 
 
@@ -27,7 +27,7 @@ class TransactionShard:
         self._prepared: list[Transaction] = []
 
     async def take_over(self, loaded: LoadedPartition) -> None:
-        """Fill the shard with the state of its partition, giving way at each step."""
+        """Fill the shard with the state of its partition; yields to the event loop at each step."""
         for count, (transactional_id, metadata) in enumerate(loaded.items(), 1):
             transaction = Transaction(transactional_id, metadata)
             self.transactions[transactional_id] = transaction
@@ -37,7 +37,7 @@ class TransactionShard:
                 await give_way()
 
     def take_prepared(self) -> list[Transaction]:
-        """Transactions that were loaded as prepared; each is returned once."""
+        """Transactions that were loaded in a prepared state; each is returned only once."""
         prepared, self._prepared = self._prepared, []
         return prepared
 

@@ -1,8 +1,9 @@
-"""Writes the pending states of transactional ids, which take effect once all in-sync replicas have
-them.
+"""Writes the pending states of transactional ids. A state takes effect once all in-sync replicas
+have it.
 
-Until then other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka: after the end
-of a transaction, markers are written to other partitions, which cannot be undone.
+Until then, other requests for the id get CONCURRENT_TRANSACTIONS, as in Apache Kafka. The wait is
+necessary since the end of a transaction leads to markers in other partitions, and markers cannot be
+undone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 
-#: The maximum by which the record of a transaction's end may be longer than the one before. A
-#: transaction that could begin, but not end, would block readers for ever.
+#: The most bytes by which the record of a transaction's end may be longer than the record before.
+#: A transaction that could begin, but not end, would block readers forever.
 _END_BYTES: Final = 64
 
 
@@ -35,7 +36,8 @@ class StateWriter:
         self._write_confirmed = write_confirmed
 
     async def write(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write the pending state; it is applied, or dropped after a failure.
+        """Write the pending state. After success the state is applied, after a failure it is
+        dropped.
 
         Raises:
             KafkaError: the record is perhaps not in the log; the code is the one for clients.
@@ -47,7 +49,7 @@ class StateWriter:
             raise
 
     async def append_again(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Like `write`, but after a failure the state stays pending, to be written again.
+        """Like `write`, but after a failure the state stays pending, for a retry.
 
         Raises:
             KafkaError: as `write`.

@@ -39,14 +39,14 @@ class TransactionState(Enum):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no transaction is open: another may begin, or the id may expire."""
+        """Whether no transaction is open: a transaction may begin, or the id may expire."""
         return self in AT_REST
 
 
 AT_REST: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
-#: State -> the states before it.
+#: State -> the states from which it can be reached.
 PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: AT_REST,
     TransactionState.ONGOING: AT_REST | {TransactionState.ONGOING},

@@ -1,8 +1,8 @@
 """The state machine of one transactional id: plain synchronous code, without log or event loop.
 
-A request is either refused, or done already, or leads to the next state. That state is *pending*
-until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS. `complete` applies the
-state, `give_up` drops it. So memory is never ahead of the log.
+A request is refused, or is a retry of a request already done, or leads to the next state. The next
+state is *pending* until it is in the log; meanwhile other requests get CONCURRENT_TRANSACTIONS.
+`complete` applies the pending state, `give_up` drops it. So memory is never ahead of the log.
 
 Producers of both protocols are served: those of transactions v2 (KIP-890) get a new epoch at the
 end of each transaction; those of the classic protocol keep theirs.
@@ -40,8 +40,8 @@ NewProducerId = Callable[[], int]
 class Transaction:
     """One transactional id.
 
-    Handed in: the state in the log or, for a new id, a state with epoch -1 that is not in the log
-    yet.
+    The argument is the state in the log or, for a new id, a state with epoch -1 that is not in the
+    log yet.
     """
 
     __slots__ = ("metadata", "pending", "transactional_id")
@@ -91,7 +91,7 @@ class Transaction:
         current = self.metadata
         return (
             self.is_new  # no other producer has begun
-            or expected.producer_id == current.producer_id  # the epoch is checked later
+            or expected.producer_id == current.producer_id  # its epoch is checked below
             or (
                 # The producer may retry the request that exhausted its epochs.
                 expected.producer_id == current.previous_producer_id
@@ -158,7 +158,7 @@ class Transaction:
         Raises:
             KafkaError: the producer has no open transaction.
         """
-        # A pending state does not matter, as the partition's log checks again when it appends.
+        # A pending state is ignored, as the partition's log checks again at the append.
         self._check_producer(producer)
         if self.metadata.state.is_prepared:
             raise KafkaError(ErrorCode.concurrent_transactions)
@@ -216,7 +216,7 @@ class Transaction:
         return self._has_overflown(producer)
 
     def _has_overflown(self, producer: Producer) -> bool:
-        """Whether the last end of a transaction exhausted the epochs, so the producer id is new."""
+        """Whether the last transaction's end exhausted the epochs, so the producer id is new."""
         current = self.metadata
         return (
             producer.producer_id == current.previous_producer_id
@@ -291,9 +291,7 @@ class Transaction:
         )
 
     def prepare_complete(self, now_ms: int) -> TransactionMetadata:
-        """The state to reach when all markers are written; it is pending from the first
-        marker on.
-        """
+        """The state after all markers are written; it is pending from the first marker on."""
         current = self.metadata
         changes: dict[str, Any] = {}
         if current.next_producer_id != NO_PRODUCER_ID:
@@ -307,7 +305,7 @@ class Transaction:
         )
 
     def leave(self, partitions: Participants) -> None:
-        """Keep only these partitions, as the others have their marker or need none."""
+        """Keep only these partitions, as the other partitions have their marker or need none."""
         assert self.metadata.state.is_prepared
         self.metadata = replace(self.metadata, partitions=partitions)
 
@@ -333,7 +331,7 @@ class Transaction:
         )
 
     def prepare_dead(self) -> None:
-        """Note that a tombstone is being written."""
+        """Enter the pending state of an id whose tombstone is being written."""
         self._prepare(TransactionState.DEAD, partitions=NO_PARTICIPANTS)
 
     # -- records that were written ---------------------------------------------------------

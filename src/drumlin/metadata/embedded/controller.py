@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.embedded.partition_states import Outcomes, PartitionStates, Wanted
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -24,18 +26,14 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.rules import decisions
+from drumlin.metadata.rules.decisions import Alive, Decision, Target, TopicRules
+from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.rules.election_log import BY_REQUEST
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned, is_settled
 from drumlin.metadata.store.changes import BrokersChanged, PartitionsChanged
+from drumlin.metadata.store.store import Alteration
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.rules.decisions import Alive, Decision, Target, TopicRules
-    from drumlin.metadata.rules.election_counts import ElectionCounts
-    from drumlin.metadata.rules.isr_requests import IsrRequest
-    from drumlin.metadata.store.store import Alteration
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
+from drumlin.metadata.embedded.first_contents import FirstContents
 from drumlin.metadata.image import (
     ClusterImage,
     LastKnown,
@@ -23,9 +24,6 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-
-if TYPE_CHECKING:
-    from drumlin.metadata.embedded.first_contents import FirstContents
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 #: Keys of the table `cluster`.

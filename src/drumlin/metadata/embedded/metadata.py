@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.embedded.controller import Controller
+from drumlin.metadata.embedded.partition_states import Outcomes
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import BrokerState, PartitionId, Resource
-from drumlin.metadata.rules.decisions import check_can_unregister
+from drumlin.metadata.rules.decisions import Target, check_can_unregister
+from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import NO_EPOCH, Returned
+from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import NOTHING_LACKING, Adoption, Alteration
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.embedded.partition_states import Outcomes
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.rules.decisions import Target
-    from drumlin.metadata.rules.election_counts import ElectionCounts
-    from drumlin.metadata.rules.isr_requests import IsrRequest
-    from drumlin.metadata.store.changes import Change
 
 
 class EmbeddedMetadata:

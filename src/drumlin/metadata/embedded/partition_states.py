@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.embedded import database
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.rules.election_counts import ElectionCounts
@@ -21,10 +22,6 @@ from drumlin.metadata.store.changes import PartitionsChanged
 from drumlin.metadata.store.mutations import find_partitions, uncancelled
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
 
 Outcomes = dict[PartitionId, PartitionState | KafkaError]
 #: Reports a change to all but the given broker, in the turn in which the image shows it.

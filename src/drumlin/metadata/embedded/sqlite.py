@@ -16,17 +16,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from drumlin.metadata.embedded import database
 from drumlin.metadata.embedded.database import Database, Statement
-from drumlin.metadata.image import (
-    ClusterImage,
-    Resource,
-    ResourceType,
-    TopicState,
-)
+from drumlin.metadata.embedded.first_contents import FirstContents
+from drumlin.metadata.image import ClusterImage, Resource, ResourceType, TopicState
 from drumlin.metadata.store.changes import (
     ConfigsChanged,
     PartitionsAdded,
@@ -55,9 +51,6 @@ from drumlin.ready_threads import ready_threads
 from drumlin.storage.directory.meta_properties import new_cluster_id
 from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.embedded.first_contents import FirstContents
 
 _log = logging.getLogger(__name__)
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
 from drumlin.metadata.embedded.first_contents import FirstContents
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.kraft.log import MetadataLog
 from drumlin.metadata.kraft.state import KafkaPartition, KafkaTopic, led_by
 from drumlin.metadata.names import check_topic_name
 from drumlin.metadata.store.store import PRODUCER_ID_BLOCK_SIZE
 from drumlin.records.batch.varint import INT64_MAX
 from drumlin.storage.directory.partition_metadata import encode_uuid
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.kraft.log import MetadataLog
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ has changed the state meanwhile, the store calls the decision again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.elections import elected
 from drumlin.metadata.rules.isr_requests import IsrRequest, granted
@@ -22,9 +23,6 @@ from drumlin.metadata.rules.leadership import (
 )
 from drumlin.metadata.rules.reassignment import completed, moved
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
 
 #: The target replicas of a partition, the preferred leader first.
 Target = Sequence[int]

@@ -1,6 +1,6 @@
-"""The embedded store for several brokers of a machine: one process owns it, and brokers reach it by
-sockets.
+"""The embedded store for several brokers of a machine, owned by one process.
 
-`authority.py` is the owner's side, `metadata.py` a broker's. `channel.py` transports messages
-between the two, and `codec.py` encodes their contents.
+Brokers access the store over sockets. `authority.py` is the owner's side, `metadata.py` is a
+broker's side. `channel.py` transports messages between the two, and `codec.py` encodes their
+contents.
 """

@@ -1,8 +1,8 @@
 """`Authority`: the owner of the store that several brokers of one machine share.
 
-The authority serves brokers over channels, but no clients. A broker is alive as long as its channel
-is open. The controller (`embedded/controller.py`) carries out the brokers' requests; all brokers
-are notified of each change.
+The authority serves brokers over channels, but no clients. A broker counts as alive as long as its
+channel is open. The controller (`embedded/controller.py`) carries out the brokers' requests; the
+authority notifies all brokers of each change.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.embedded.controller import Controller
+from drumlin.metadata.embedded.partition_states import Outcomes
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionId
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec, messages
@@ -30,19 +33,14 @@ from drumlin.metadata.store.changes import (
 )
 from drumlin.metadata.store.mutations import uncancelled
 
-if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
-    from drumlin.metadata.embedded.partition_states import Outcomes
-    from drumlin.metadata.embedded.sqlite import SqliteMetadata
-
 _log = logging.getLogger(__name__)
 
-#: A broker that leaves more bytes than this unread counts as hung.
+#: A broker that leaves more unread bytes than this counts as hung.
 _WAITING_BYTES_MAX: Final = 64 << 20
 
 
 class Authority:
-    """See the module."""
+    """The owner's side of the store: serves the brokers, and notifies them of changes."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class Authority:
         Args:
             log_dirs: the log dirs of each broker.
             configs_of: returns a topic's configuration.
-            drop: stops a broker that does not read its notifications.
+            drop: stops a broker that does not read notifications.
         """
         self.store = store
         self.image = store.image
@@ -105,7 +103,7 @@ class Authority:
         known_at = self.controller.now()
         channel = self._channels.pop(node_id, None)
         if channel is not None:
-            await channel.close()  # none of its requests may be served after its removal
+            await channel.close()  # no request of the broker may be served after its removal
         await self.controller.remove(node_id, known_at)
 
     def stop(self) -> None:
@@ -160,7 +158,7 @@ class Authority:
         )
 
     async def _alter_configs(self, body: Any) -> bool:
-        """Alter a configuration by compare-and-set; returns whether the stored one was as
+        """Alter a configuration by compare-and-set; returns whether the stored configuration was as
         expected.
         """
         (resource, expected), changes = codec.read_configs(body[0]), body[1]

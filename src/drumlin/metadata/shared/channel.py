@@ -1,11 +1,11 @@
 """Messages between two processes of one machine, over a private socket pair.
 
 A message is a frame of JSON: a request, a response or a notification. Messages are handled in the
-order in which they were sent. The channel does not know their contents. It ends when the other
+order in which they were sent. The channel does not interpret their contents. It ends when the other
 process ends or sends an invalid frame; then `on_end` is called once.
 
-A process may hang without ending: a side that calls `watch` sends heartbeats, and notices when
-those of the other side stop.
+A process may hang without ending. So a side that calls `watch` sends heartbeats, and notices when
+the other side's heartbeats stop.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _ANSWER: Final = 1
 _REFUSE: Final = 2
 _TELL: Final = 3
 _BEAT: Final = 4
-#: The number of heartbeats within the time after which the other side counts as silent.
+#: The number of missed heartbeats after which the other side counts as silent.
 _BEATS: Final = 6
-#: Larger frames are parsed in a thread, so that clients are served meanwhile.
+#: The size from which frames are parsed in a thread, so that clients are served meanwhile.
 _LARGE_BYTES: Final = 16 << 10
 _BUFFER_BYTES: Final = 1 << 20
 
 
 class Unanswered(Exception):
-    """A request will get no response."""
+    """A request whose response will never come."""
 
 
 class ChannelEnded(Unanswered):
@@ -79,7 +79,7 @@ class Channel:
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Channel:
-        """A channel on a connected socket, of which it takes ownership. Begin it with `start`."""
+        """A channel that takes ownership of a connected socket. Call `start` to begin."""
         sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=sock, limit=_BUFFER_BYTES)
         return cls(reader, writer)
@@ -102,18 +102,19 @@ class Channel:
     def watch(self, limit_s: float, on_silence: Callable[[bool], None]) -> None:
         """Send heartbeats, and notice when nothing has been received for `limit_s`.
 
-        Only time in which this process runs counts: if two processes are suspended together,
-        neither counts as silent. Nor does a process that has not sent its first message yet.
+        Only time in which this process runs counts, so if both processes are suspended together,
+        neither counts as silent. A process that has not sent its first message yet does not count
+        as silent either.
 
-        `on_silence` is called with True when the other side is silent, and with False when it is
-        heard again.
+        `on_silence` is called with True when the other side becomes silent, and with False when it
+        sends again.
         """
         self._on_silence = on_silence
         self._watching = asyncio.get_running_loop().create_task(self._beat(limit_s / _BEATS))
 
     async def _beat(self, pause_s: float) -> None:
         while not self._has_ended:
-            if not self.waiting_bytes:  # else the last heartbeat has not been sent yet
+            if not self.waiting_bytes:  # else the last heartbeat is still in the buffer
                 self.send(encode([_BEAT]))
             await asyncio.sleep(pause_s)
             if self._unheard is None:
@@ -193,12 +194,12 @@ class Channel:
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(reason)
-                future.exception()  # marks it as retrieved, as the caller may have been cancelled
+                future.exception()  # avoids a warning if the caller was cancelled
 
     async def _read(self) -> None:
         try:
             while True:
-                await give_way()  # reads do not give way while data is buffered
+                await give_way()  # reads do not suspend while data is buffered
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)

@@ -27,7 +27,7 @@ from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Deleted topics, each with the log dirs that may still have its folders; None means any log dir.
+#: Deleted topics, each with the log dirs that may still have folders of it; None: any log dir.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 
@@ -54,7 +54,7 @@ class Brokers:
 class States:
     """New partitions of a topic, or new states of its partitions.
 
-    `quiet_for`: a broker that knows of the change already, and must not report it.
+    `quiet_for`: a broker that already knows the change, and must not report it to listeners.
     """
 
     topic_id: UUID

@@ -1,4 +1,4 @@
-"""The log dirs that may still have folders of deleted topics, with several brokers. Pure.
+"""The log dirs that may still have folders of deleted topics, if there are several brokers. Pure.
 
 The store has one list for all brokers; each log dir belongs to one broker.
 """
@@ -31,7 +31,7 @@ def with_folders(
     left: Collection[str],
     log_dirs: LogDirs,
 ) -> tuple[str, ...]:
-    """All log dirs with folders of a topic, after one broker has reported its own."""
+    """All log dirs with folders of a topic, after one broker has reported its own log dirs."""
     others = _others(node_id, log_dirs)
     rest = others if known is None else [each for each in others if each in known]
     return (*rest, *left)

@@ -1,6 +1,6 @@
 """The names of the messages between a broker and the process that owns the store.
 
-First the requests that a broker sends, then the notifications that it gets.
+The first names are requests that a broker sends, the rest are notifications that a broker gets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`SharedMetadata`: the store of one of several brokers of a machine.
+"""`SharedMetadata`: a broker's view of the store that several brokers of a machine share.
 
 The process that owns the store (`authority.py`) carries out mutations. It sends each change to all
-brokers, which apply changes to their images in the same order. The response to a mutation comes
-after the mutation's changes.
+brokers, which apply the changes to their images in the same order. A broker gets the response to
+a mutation after the mutation's changes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.metadata.image import (
-    BrokerState,
-    PartitionId,
-    PartitionState,
-    Resource,
-    TopicState,
-)
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, TopicState
 from drumlin.metadata.rules.decisions import Target, check_can_unregister
 from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.rules.isr_requests import IsrRequest
@@ -50,13 +44,13 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Partitions per request, so that requests of other brokers are served in between.
+#: The most partitions per request, so that requests of other brokers are served in between.
 _TOGETHER: Final = 500
 _NO_EPOCH: Final = -1
 
 
 class SharedMetadata:
-    """See `store.MetadataStore` for the contracts of its methods."""
+    """The store. See `store.MetadataStore` for the contracts of the methods."""
 
     def __init__(self, channel: Channel, snapshot: codec.Snapshot, node_id: int) -> None:
         self.image = snapshot.image
@@ -74,7 +68,7 @@ class SharedMetadata:
     async def open(
         cls, channel: Channel, node_id: int, on_end: Callable[[], None]
     ) -> SharedMetadata:
-        """Begin to follow the store; starts the channel, which is closed with this store.
+        """Begin to follow the owner's store. Starts the channel; `close` closes it.
 
         `on_end` is called when the owner of the store has ended.
 
@@ -100,8 +94,8 @@ class SharedMetadata:
     def watch(self, limit_s: float) -> None:
         """Notice when the owner of the store hangs for `limit_s`.
 
-        This broker continues to lead its partitions: before another broker may lead them, the owner
-        kills this process.
+        This broker continues to lead its partitions meanwhile: the owner kills this process before
+        another broker may lead them.
         """
         self._channel.watch(limit_s, self._heard)
 
@@ -199,7 +193,7 @@ class SharedMetadata:
         partitions: Iterable[PartitionId],
         body: Callable[[list[PartitionId]], Any],
     ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """Like `_change`, for many partitions, a part at a time; returns the outcome for each."""
+        """Like `_change`, for many partitions, in parts; returns the outcome for each partition."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
@@ -361,7 +355,7 @@ class SharedMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """Alter a configuration by compare-and-set: if it has changed meanwhile, decide again."""
+        """Alter a configuration by compare-and-set; retry if the stored one has changed."""
         async with self._locks.of(resource):
             while True:
                 current = self.image.configs(resource)

@@ -13,7 +13,7 @@ touched.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.opening import IN_ZOOKEEPER
@@ -23,10 +23,8 @@ from drumlin.metadata.to_zookeeper.stopped_broker import (
     EmbeddedStore,
 )
 from drumlin.metadata.to_zookeeper.writing import Chroot, complete, look_at, write
+from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Session
 
 
 class Move(NamedTuple):

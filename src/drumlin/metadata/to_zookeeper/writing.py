@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.metadata.to_zookeeper.stopped_broker import AdoptionRefused, EmbeddedStore
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id, tree_below
 from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
 from drumlin.metadata.zookeeper.znodes.operations import (
@@ -22,14 +21,12 @@ from drumlin.metadata.zookeeper.znodes.operations import (
     Create,
     Delete,
     NodeTooLarge,
+    Operation,
     Replace,
+    Transaction,
     transactions,
 )
 from drumlin.metadata.zookeeper.znodes.own_layout import ADOPTION, AdoptionNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Node, Session
-    from drumlin.metadata.zookeeper.znodes.operations import Operation, Transaction
 
 _CONFIGS = tuple(layout.config_kinds())
 

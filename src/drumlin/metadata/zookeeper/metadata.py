@@ -13,9 +13,11 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
+from drumlin.clock import Clock
+from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -59,7 +61,7 @@ from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error, client_error, translated
-from drumlin.metadata.zookeeper.session.session import Conflict, Session
+from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.partition_states import with_newer
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
 from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
@@ -69,12 +71,6 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.access import access_of
 from drumlin.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.zookeeper.session.session import Node
-
 
 T = TypeVar("T")
 #: The number of brokers that may note at the same time that they have no folders of a topic left.

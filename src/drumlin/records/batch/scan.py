@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drumlin.records.batch.batch import BatchHeader, parse_header
 from drumlin.records.batch.crc_table import crc_table
@@ -31,9 +31,7 @@ from drumlin.records.kernels.layout import (
     SCAN_STATE_WIDTH,
     SCAN_UNINDEXED,
 )
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
+from drumlin.records.kernels.machine_code import Kernels
 
 _State = ctypes.c_int64 * SCAN_STATE_WIDTH
 _Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)

@@ -6,7 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -48,12 +48,10 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
+from drumlin.records.kernels.machine_code import Kernels
 from drumlin.records.plain.bodies import RECORD_SIZE_MIN, Selection
 from drumlin.records.plain.large_records import large_record
 from drumlin.records.plain.record import Record
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
 
 _TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

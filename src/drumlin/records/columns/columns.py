@@ -38,7 +38,6 @@ __all__ = [
     "RECORD_SCHEMA",
     "RECORD_SCHEMA_WITH_HEADERS",
     "RecordColumns",
-    "decode_to_arrow",
     "encode_from_arrow",
     "iterate_arrow",
     "milliseconds",
@@ -47,56 +46,9 @@ __all__ = [
     "record_schema",
 ]
 
-_INT32_MAX: Final = 2**31 - 1
 _ROWS_MAX: Final = 1 << 20
 _BYTES_MAX: Final = 8 << 20  # larger and smaller batches are both slower in Spark
 _RATIO_EXPECTED: Final = 16
-
-
-def decode_to_arrow(
-    buffers: Iterable[Buffer],
-    *,
-    partition: int = 0,
-    start_offset: int = 0,
-    end_offset: int = INT64_MAX,
-    with_headers: bool = False,
-    columns: Sequence[str] | None = None,
-    aborted: Sequence[tuple[int, int]] = (),
-    verify_crc: bool = True,
-) -> pa.RecordBatch:
-    """Decode the records of one partition in fetched bytes into one RecordBatch.
-
-    Only offsets from `start_offset` to `end_offset`, exclusive, are included. `aborted` are the
-    (producer id, first offset) pairs of a Fetch response. A batch that is cut off at the end of a
-    buffer is left out; `next_offset` is where to continue.
-
-    Raises:
-        CorruptRecord: the bytes are not record batches.
-        OverflowError: more than 2 GiB of records; use `iterate_arrow`.
-    """
-    batches = list(
-        iterate_arrow(
-            buffers,
-            partition=partition,
-            start_offset=start_offset,
-            end_offset=end_offset,
-            with_headers=with_headers,
-            columns=columns,
-            aborted=aborted,
-            verify_crc=verify_crc,
-            max_rows=_INT32_MAX,
-            max_bytes=_INT32_MAX,
-        )
-    )
-    if len(batches) > 1:
-        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    if not batches:
-        return pa.RecordBatch.from_pylist(
-            [], schema=record_schema(columns, with_headers=with_headers)
-        )
-    if len(batches) > 1:
-        raise OverflowError("more records than fit one RecordBatch")
-    return batches[0]
 
 
 def iterate_arrow(
@@ -112,11 +64,18 @@ def iterate_arrow(
     max_rows: int = _ROWS_MAX,
     max_bytes: int = _BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode like `decode_to_arrow`, into RecordBatches of up to `max_rows` and `max_bytes`.
+    """Decode the records of one partition in fetched bytes.
 
-    A larger record is decoded alone. A record of `LARGE_RECORD_BYTES` or more refers to the memory
-    of `buffers`; all others are copied. `columns` are the wanted columns of
-    `RECORD_SCHEMA_WITH_HEADERS`; other columns are not decoded.
+    Only offsets from `start_offset` to `end_offset`, exclusive, are included. `aborted` are the
+    (producer id, first offset) pairs of a Fetch response. A batch that is cut off at the end of a
+    buffer is left out; `next_offset` is where to continue.
+
+    A RecordBatch has up to `max_rows` and `max_bytes`; a larger record is decoded alone. A record
+    of `LARGE_RECORD_BYTES` or more refers to the memory of `buffers`; all others are copied.
+    `columns` are the wanted columns of `RECORD_SCHEMA_WITH_HEADERS`; others are not decoded.
+
+    Raises:
+        CorruptRecord: the bytes are not record batches.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)
     schema = record_schema(columns, with_headers=with_headers)

@@ -8,7 +8,7 @@ two.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,8 @@ from drumlin.records.kernels.layout import (
     IS_FULL,
     SCAN_SIZE_MAX,
 )
+from drumlin.records.kernels.machine_code import Kernels
 from drumlin.records.plain.bodies import Selection, Transactions
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
 
 #: The table of bodies for the kernel `decode`.
 Bodies = NDArray[np.int64]

@@ -33,7 +33,7 @@ _PIECE_BYTES: Final = 4 << 20
 
 
 def decode_frame(data: memoryview, target: memoryview) -> int | None:
-    """Decode one entirely correct frame that ends with the data. A `Decoder`."""
+    """Decode data that must be exactly one valid frame. A `Decoder`."""
     size = _decode_ordinary(data, target)
     if size is not None:
         return size
@@ -137,7 +137,7 @@ def _decode_in_pieces(frame: memoryview, target: memoryview) -> int | None:
 
 
 def compress_frame(data: Buffer, level: int | None) -> bytes:
-    """Compress into a frame, with a level by the "high" compressor, else by the fast one."""
+    """Compress into a frame: with the HC compressor if a level is given, else with the fast one."""
     view = memoryview(data)
     block_bytes = ORDINARY_BLOCK_BYTES[_HEADER]
     blocks = -(-len(view) // block_bytes)

@@ -1,9 +1,9 @@
 """Compiled loops over records: survey, decode, encode, hash, scan, compaction's two passes, values.
 
-`code/` holds the loops, in Python for numba; `toolchain/` makes shared libraries of them when the
-package is built, for several kinds of processors (`processor.py`). `machine_code.py` opens the best
-one. A caller gets its kernels from `loader.py`; where there are none it takes a plain path, or says
-that it cannot do without.
+`code/` holds the loops, in Python for numba; `toolchain/` compiles them into shared libraries when
+the package is built, one for each kind of processor in `processor.py`. `machine_code.py` opens the
+best one. Callers get the kernels from `loader.py`. Without kernels for the processor, a caller uses
+plain Python, or raises an error if it has no such path.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The numbers that kernels and their callers agree on: places in tables, and signatures.
+"""Constants shared by kernels and their callers: positions in tables, and signatures.
 
-Plain Python: the broker's and client's processes import this, the toolchain too.
+Plain Python: the broker, the client and the toolchain import this.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# One row of the table of bodies that `decode` reads: a batch's records, and its header's part
-# in what they mean.
+# One row of the table of bodies that `decode` reads: where a batch's records are, and the fields of
+# its header that are needed to decode them.
 BODY_START: Final = 0
 BODY_END: Final = 1
 BODY_COUNT: Final = 2
@@ -19,27 +19,27 @@ BODY_MAX_TIMESTAMP: Final = 6
 BODY_ATTRIBUTES: Final = 7
 BODY_LAST_OFFSET: Final = 8
 BODY_WIDTH: Final = 9
-#: Start or end of a body that follows, or is followed by, another one: where its records end.
+#: In place of a start: where the previous body's records end; of an end: where the records end.
 OPEN: Final = -1
 
-# The state of `find_bodies`: where it is, how much of the table is filled, what is wanted.
+# The state of `find_bodies`: its position, the rows written to the table, the wanted offsets.
 FIND_POSITION: Final = 0
 FIND_COUNT: Final = 1
 FIND_COUNT_MAX: Final = 2
 FIND_FIRST_OFFSET: Final = 3
 FIND_END_OFFSET: Final = 4  # exclusive
-FIND_IN_TRANSACTIONS: Final = 5  # 1: all batches of transactions, and their markers
+FIND_IN_TRANSACTIONS: Final = 5  # 1: also markers, and earlier batches of transactions
 FIND_CHECKS_CRC: Final = 6
 FIND_STATE_WIDTH: Final = 7
 
-# What `find_bodies` and `decode` answer; below zero, something is wrong.
+# What `find_bodies` and `decode` return; a negative number means malformed data.
 DONE: Final = 0
-IS_FULL: Final = 1  # table or columns: the next record or batch waits
+IS_FULL: Final = 1  # no room in the table or columns for the next batch or record
 IS_CUT: Final = 2  # `decode`: the body ends within a record
 
 # The table of columns: addresses of Arrow buffers. A binary column is three of them: 32-bit
-# offsets, bytes, and the validity bitmap (all zeros when handed to `decode`; 0 for "none is
-# null" when handed to `encode`). Columns that are not wanted are 0 when handed to `decode`.
+# offsets, bytes, and the validity bitmap (for `decode`: all zeros; for `encode`: address 0 if the
+# column has no nulls). For `decode`, columns that are not wanted have address 0.
 OFFSETS: Final = 0
 TIMESTAMPS: Final = 1
 TIMESTAMP_TYPES: Final = 2
@@ -50,13 +50,13 @@ HEADER_KEYS: Final = 10
 HEADER_VALUES: Final = 13
 COLUMN_COUNT: Final = 16
 
-# A binary column's buffers, from its place in the table of columns.
+# A binary column's buffers, relative to its position in the table of columns.
 ENDS: Final = 0
 BYTES: Final = 1
 VALIDITY: Final = 2
 
-# The state of `decode`: how much of each column is written, which offsets are wanted, how much
-# there is room for, and where it continues. Room for bytes counts whole records.
+# The state of `decode`: how much of each column is written, the wanted offsets, how much room the
+# columns have, and where to continue. Room for bytes is counted in the bytes of whole records.
 ROWS: Final = 0
 KEY_BYTES: Final = 1
 VALUE_BYTES: Final = 2
@@ -65,46 +65,46 @@ HEADER_KEY_BYTES: Final = 4
 HEADER_VALUE_BYTES: Final = 5
 FIRST_OFFSET: Final = 6
 END_OFFSET: Final = 7  # exclusive
-RECORD_BYTES: Final = 8  # of all records that are in the columns
+RECORD_BYTES: Final = 8  # total size of the records in the columns
 ROWS_MAX: Final = 9
 RECORD_BYTES_MAX: Final = 10
 HEADER_ROWS_MAX: Final = 11
 AT_BODY: Final = 12
 AT_RECORD: Final = 13
-AT_POSITION: Final = 14  # means something within a body only
-NEXT_RECORD_BYTES: Final = 15  # of the one that found no room
+AT_POSITION: Final = 14  # valid only in the middle of a body
+NEXT_RECORD_BYTES: Final = 15  # size of the record that did not fit
 NEXT_HEADER_ROWS: Final = 16
 DECODE_STATE_WIDTH: Final = 17
 
 #: Bytes that `decode` may write after the end of a binary column's bytes.
 PADDING: Final = 32
 
-# What `encode` reports of the batch that it wrote.
+# What `encode` reports about the batch that it wrote.
 ENCODED_BYTES: Final = 0
 ENCODED_MAX_TIMESTAMP: Final = 1
 ENCODE_RESULT_WIDTH: Final = 2
 
-# A row of the table of open batches that `fill` adds records to: where its memory is, and how much
-# of it is filled. A batch without memory has no room.
+# A row of the table of open batches to which `fill` adds records: the address of a batch's memory,
+# and how much of it is filled. A batch without memory has room 0.
 OPEN_TARGET: Final = 0
 OPEN_ROOM: Final = 1
 OPEN_BYTES: Final = 2
 OPEN_COUNT: Final = 3
 OPEN_BASE_TIMESTAMP: Final = 4
 OPEN_MAX_TIMESTAMP: Final = 5
-OPEN_WANTED: Final = 6  # by the record that found no room: how many bytes it needs
+OPEN_WANTED: Final = 6  # bytes needed by the record that did not fit
 OPEN_WIDTH: Final = 8
 
-# Where others have offsets, the table of `checksum` has the partitions that were chosen.
+# In the table of columns of `checksum`, the column of offsets holds the chosen partitions.
 PARTITIONS: Final = OFFSETS
-#: Partitions below zero are not chosen; this is no timestamp.
+#: A row without a timestamp (and, for its partition, any negative number: none was chosen).
 NO_TIMESTAMP: Final = -(2**63)
 
-# The state of `checksum`: both halves of the seed, and of the sum so far.
+# The state of `checksum`: two words of seed, and two words of sum so far.
 CHECKSUM_SEED: Final = 0
 CHECKSUM_SUM: Final = 2
 CHECKSUM_STATE_WIDTH: Final = 4
-#: What the hash of a row mixes in: the first digits of pi that are below 2^63 as words.
+#: Constants of the hash of a row: 64-bit words of the digits of pi, the first below 2^63.
 ROW_HASH_WORDS: Final = (
     0x243F6A8885A308D3,
     0x13198A2E03707344,
@@ -112,7 +112,7 @@ ROW_HASH_WORDS: Final = (
     0x452821E638D01377,
 )
 
-# The limits that `inspect` is given, followed by room for the facts of `survey`.
+# The limits passed to `inspect`, followed by room for the results of `survey`.
 MAX_BYTES: Final = 0
 BEFORE_MAX_MS: Final = 1
 AFTER_MAX_MS: Final = 2
@@ -120,9 +120,9 @@ KEYS_REQUIRED: Final = 3
 FACTS: Final = 4
 LIMITS_WIDTH: Final = 8
 
-# The state of `scan`: where it is, what it must not pass, and what it has found on its way.
+# The state of `scan`: its position, its limits, and what it has found so far.
 SCAN_POSITION: Final = 0
-SCAN_OFFSET: Final = 1  # the next batch begins there, or later
+SCAN_OFFSET: Final = 1  # the lowest valid base offset of the next batch
 SCAN_END_OFFSET: Final = 2
 SCAN_LEADER_EPOCH: Final = 3
 SCAN_LARGEST_TIMESTAMP: Final = 4
@@ -136,18 +136,18 @@ SCAN_STATE_WIDTH: Final = 10
 #: An index entry of `scan`: last offset, position, largest timestamp so far and its offset.
 SCAN_ENTRY_WIDTH: Final = 4
 SCAN_ENTRIES_MAX: Final = 1024
-#: A producer of `scan`: its id, how many batches were seen, positions of the last ones in a ring.
+#: A producer of `scan`: its id, its number of batches, and a ring of their latest positions.
 SCAN_BATCHES_REMEMBERED: Final = 5
 SCAN_PRODUCER_WIDTH: Final = 2 + SCAN_BATCHES_REMEMBERED
 SCAN_PRODUCERS_MAX: Final = 64
-#: The CRC of larger batches is computed faster by a library.
+#: The CRC of larger batches is left to a library, which is faster.
 SCAN_SIZE_MAX: Final = 16 * 1024
 
-#: The table that joins the CRC32Cs of neighbouring stretches.
+#: The table for combining the CRC32Cs of adjacent stretches.
 CRC_TABLE_WIDTH: Final = 256
 CRC_STRETCH_SIZE: Final = 256
 
-# Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
+# Signatures: p: address of bytes; l: address of 64-bit integers; i: 64-bit integer.
 SIGNATURES: Final = {
     "survey": "piiil",
     "inspect": "iiii",

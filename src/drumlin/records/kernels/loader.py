@@ -1,7 +1,7 @@
-"""The kernels of this process, which are opened when they are first asked for.
+"""The kernels of this process, opened on first use.
 
-Where the package has none for the processor, plain Python serves for good, and that is said once
-in the log. A cleaning has no plain twin: it is refused, and says why.
+If the package has no kernels for the processor, the process uses plain Python until it ends, and
+logs that once. Cleaning has no plain version: it fails, and the error says why.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _lock = threading.Lock()
 
 
 class NoKernels(Exception):
-    """There are none for this machine: the message says why, and what may help."""
+    """No kernels for this machine. The message says why, and what may help."""
 
 
 class KernelSet(Generic[K]):
-    """A part of the kernels."""
+    """A group of kernels, loaded on first use."""
 
     def __init__(self, choose: Callable[[AllKernels], K]) -> None:
         self._choose = choose
 
     @functools.cached_property
     def loaded(self) -> K | None:
-        """The kernels; None where plain Python has to serve."""
-        with _lock:  # it is said once
+        """The kernels; None if plain Python must be used instead."""
+        with _lock:  # logs a failure once
             kernels = _load()
         return None if isinstance(kernels, Exception) else self._choose(kernels)
 
     def required(self) -> K:
-        """The kernels, for what nothing else does.
+        """The kernels, for work that has no version in plain Python.
 
         Raises:
-            NoKernels: there are none.
+            NoKernels: there are no kernels for this machine.
         """
         if self.loaded is None:
             raise NoKernels(str(_load()))
@@ -56,7 +56,7 @@ class KernelSet(Generic[K]):
 
 @functools.cache
 def _load() -> AllKernels | Exception:
-    """The kernels, or why there are none."""
+    """The kernels, or the error with which loading them failed."""
     try:
         return load()
     except Exception as error:  # noqa: BLE001  whatever it is, plain Python works

@@ -1,6 +1,6 @@
-"""Opens the library of kernels for this processor, and gives its functions their signatures.
+"""Opens the library of kernels for this processor, and sets the signatures of its functions.
 
-The libraries are made when the package is built (`toolchain/`).
+The libraries are compiled when the package is built (`toolchain/`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from drumlin.records.kernels.layout import (
-    COMPACTION_SIGNATURES,
-    SIGNATURES,
-    VALUES_SIGNATURES,
-)
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
 from drumlin.records.kernels.library_files import are_outdated, library_path
 from drumlin.records.kernels.processor import machine_as_told, usable_variants
 
@@ -40,7 +36,7 @@ class Kernels(NamedTuple):
 
 
 class CompactionKernels(NamedTuple):
-    """The kernels of compaction, likewise."""
+    """The kernels of compaction, with the same kinds of arguments."""
 
     mark_survivors: Callable[..., int]
     map_batches: Callable[..., int]
@@ -55,14 +51,14 @@ class CompactionKernels(NamedTuple):
 
 
 class ValueKernels(NamedTuple):
-    """The kernels of typed values, likewise."""
+    """The kernels of typed values, with the same kinds of arguments."""
 
     decode_avro: Callable[..., int]
     decode_protobuf: Callable[..., int]
 
 
 class AllKernels(NamedTuple):
-    """What is in one library."""
+    """All kernels of one library."""
 
     records: Kernels
     compaction: CompactionKernels
@@ -70,10 +66,10 @@ class AllKernels(NamedTuple):
 
 
 def load() -> AllKernels:
-    """The best kernels that this processor runs.
+    """The kernels of the best variant that this processor supports.
 
     Raises:
-        OSError: there are none for it, or their library can't be opened.
+        OSError: no library supports this processor, or the library can't be opened.
     """
     if are_outdated():
         raise OSError("their sources have changed: python -m drumlin.records.kernels.toolchain")
@@ -90,7 +86,7 @@ def load() -> AllKernels:
 
 
 def load_library(path: Path) -> AllKernels:
-    """The kernels in one library; raises OSError."""
+    """The kernels of one library. Raises OSError if it can't be opened."""
     library = _opened(path)
     return AllKernels(
         Kernels(**_functions(library, SIGNATURES)),
@@ -102,8 +98,8 @@ def load_library(path: Path) -> AllKernels:
 def _opened(path: Path) -> ctypes.CDLL:
     if path.exists():
         return ctypes.CDLL(str(path))
-    # The package may lie in an archive, as Spark hands it to workers.
-    from importlib import resources  # takes long to import, and is hardly ever needed
+    # The package may be in an archive, as Spark sends it to workers.
+    from importlib import resources  # slow to import, and rarely needed
 
     with resources.as_file(resources.files(__package__) / path.parent.name / path.name) as copy:
         return ctypes.CDLL(str(copy))
@@ -112,7 +108,8 @@ def _opened(path: Path) -> ctypes.CDLL:
 def _functions(library: ctypes.CDLL, signatures: Mapping[str, str]) -> dict[str, Any]:
     functions = {}
     for name, parameters in signatures.items():
-        function = functions[name] = library[name]  # of its own, not one that others change
+        # By index, as that creates an object that no other caller can change.
+        function = functions[name] = library[name]
         function.restype = ctypes.c_int64
         function.argtypes = [_TYPES[each] for each in parameters]
     return functions

@@ -1,6 +1,6 @@
-"""The kinds of processors that there are kernels for, and which of them this process runs on.
+"""The kinds of processors for which there are kernels, and which of them this process can use.
 
-Linux says what a processor can do in /proc/cpuinfo.
+The features of the processor are read from Linux's /proc/cpuinfo.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ AARCH64: Final = "aarch64"
 
 
 class Variant(NamedTuple):
-    """Processors that run the same code: what LLVM calls them, what Linux says of them."""
+    """A kind of processor that runs the same code, with its names in LLVM and in /proc/cpuinfo."""
 
     name: str
     machine: str
     cpu: str
-    features: str  # beyond those of `cpu`
+    features: str  # in addition to those of `cpu`
     flags: frozenset[str]
 
 
 def _level(number: int, flags: str) -> Variant:
-    """A level of the x86-64 ABI; each has all that the ones before it have."""
+    """A level of the x86-64 ABI; it includes the features of all lower levels."""
     name = f"x86-64-v{number}"
     return Variant(name, X86_64, name, "", frozenset(flags.split()))
 
@@ -34,7 +34,7 @@ _V2: Final = "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3"
 _V3: Final = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
 _V4: Final = f"{_V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
-#: Of each machine, the best comes first.
+#: For each machine, the best variant comes first.
 VARIANTS: Final = (
     _level(4, _V4),
     _level(3, _V3),
@@ -44,7 +44,7 @@ VARIANTS: Final = (
 
 
 def usable_variants(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[Variant]:
-    """The variants whose code this processor runs, the best first."""
+    """The variants that this processor supports, the best first."""
     if sys.platform != "linux" or sys.maxsize < 2**32:
         return []
     machine, flags = platform.machine(), _flags(cpuinfo)
@@ -52,7 +52,7 @@ def usable_variants(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[Variant]:
 
 
 def machine_as_told(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The machine, and what its processor lacks for the least of its variants."""
+    """The machine's name, and the features its processor lacks for the lowest variant."""
     machine = platform.machine()
     variants = [each for each in VARIANTS if each.machine == machine]
     lacking = variants[-1].flags - _flags(cpuinfo) if variants else frozenset[str]()
@@ -61,7 +61,7 @@ def machine_as_told(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def _flags(cpuinfo: Path) -> set[str]:
-    """What the first processor can do; the others are assumed to do as much."""
+    """The features of the first processor; the others are assumed to have the same."""
     try:
         with cpuinfo.open() as lines:
             for line in lines:
@@ -69,5 +69,5 @@ def _flags(cpuinfo: Path) -> set[str]:
                 if name.strip() in {"flags", "Features"}:
                     return set(value.split())
     except OSError:
-        pass  # nothing is known of it
+        pass  # the features are unknown
     return set()

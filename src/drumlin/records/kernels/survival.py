@@ -1,8 +1,8 @@
-"""The rule of survival: what a cleaning does with one record. It stands here, and only here.
+"""The survival rule: whether a cleaning keeps a record. This is its only implementation.
 
-The kernel of the second pass (`code/filter_records.py`) compiles it, and the twin in the tests runs
-it as it is. So it is written in what numba understands, and needs no numba.
-`compaction/survivors.py` makes an expression on columns of it.
+The rule is compiled into the kernel of the second pass (`code/filter_records.py`), and the tests'
+plain version of that kernel calls it as Python. So the code is limited to what numba can compile,
+but does not import numba. `compaction/survivors.py` turns the rule into an expression on columns.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = 0
-#: A tombstone that is kept, whose batch has no delete horizon: one is due.
+#: A tombstone that is kept; its batch has no delete horizon yet and needs one.
 HORIZON_DUE: Final = 1
-#: From here on they go. A later record has the key.
+#: This and the following kinds are removed. A later record has the same key.
 SUPERSEDED: Final = 2
-#: A tombstone whose delete horizon is reached.
+#: A tombstone whose delete horizon has passed.
 EXPIRED: Final = 3
-#: Without a key, which only a log can have that was not compacted before.
+#: A record without a key, written before the topic was compacted.
 KEYLESS: Final = 4
 
 
@@ -28,14 +28,14 @@ def fate(
     has_horizon: bool,
     is_horizon_reached: bool,
 ) -> int:
-    """What becomes of a record.
+    """Whether a record is kept, and why.
 
     Args:
-        is_looked_at: it lies before the end of the round; records after it are kept as they are.
-        is_last: no later record before the end of the round has its key.
+        is_looked_at: the record is before the end of the round; later records are all kept.
+        is_last: no later record before the end of the round has the same key.
         has_value: false for tombstones.
-        has_horizon: its batch has a delete horizon, which the first cleaning that saw a
-            tombstone there has set, `delete.retention.ms` ahead.
+        has_horizon: its batch has a delete horizon: `delete.retention.ms` after the first
+            cleaning that found a tombstone in the batch.
     """
     if not is_looked_at:
         return KEPT

@@ -11,7 +11,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from drumlin.records.columns.arrow_memory import Columns, Int64s
 from drumlin.records.kernels.layout import KEYS
+from drumlin.records.kernels.machine_code import Kernels
 from drumlin.records.kernels.row_index_layout import (
     ENTRY_WIDTH,
     INDEX_BLOCK_ROWS,
@@ -36,9 +37,6 @@ from drumlin.records.kernels.row_index_layout import (
     NOWHERE,
 )
 from drumlin.records.plain.keyed_hash import SEED_SIZE
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
 
 Int32s = NDArray[np.int32]
 

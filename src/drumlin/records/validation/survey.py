@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drumlin.records.batch.batch import NO_TIMESTAMP, Buffer
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
 from drumlin.records.kernels import record_kernels
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import Kernels
+from drumlin.records.kernels.machine_code import Kernels
 
 _Facts = ctypes.c_int64 * 4
 

@@ -20,7 +20,12 @@ from drumlin.spark.writing.foreach_batch import save
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import names, refusals
-from drumlin.spark.writing.protocol.sink_errors import Fenced, RequestFailed, SinkError
+from drumlin.spark.writing.protocol.sink_errors import (
+    DecisionUnknown,
+    Fenced,
+    RequestFailed,
+    SinkError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +69,9 @@ class QuerySink:
         performer = Performer(self._client)
         try:
             performer.run(abort_sink(self._name, self._settings, may_lack_rows=True))
-        except Fenced as error:
+        except (Fenced, DecisionUnknown) as error:
+            if not isinstance(error, Fenced) and not isinstance(error.__cause__, Fenced):
+                raise
             raise QueryOvertaken(
                 f"another run of the query of topic {self._topic!r} has begun at the same moment: "
                 "this one has changed nothing"

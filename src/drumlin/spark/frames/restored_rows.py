@@ -12,7 +12,7 @@ from drumlin.spark.options.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.options.ranges import SplitRule
-from drumlin.spark.reading.planned_tasks import run_each
+from drumlin.spark.reading.planned_tasks import Ranges, run_each
 from drumlin.spark.reading.tasks import read_task
 from drumlin.spark.source import spark_schema
 from drumlin.spark.state.exactness import confirm, read_exactly
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from drumlin.client.restore.restore_marker import RestoreRequest
     from drumlin.lowlevel import Claims
-    from drumlin.spark.reading.planned_tasks import Ranges
 
 #: The columns that are written.
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.spark.connection import client_of
@@ -31,8 +31,14 @@ class PlannedBatch:
         source: Source,
         begin: Mapping[int, int],
         end: Mapping[int, int],
+        check: Callable[[], None],
     ) -> None:
+        """
+        Args:
+            check: raises what speaks against the batch, once it is read.
+        """
         self._spark, self._parsed, self._source = spark, parsed, source
+        self._check = check
         self._options = {
             **given,
             "startingoffsets": json.dumps({source.topic: dict(begin)}),
@@ -58,6 +64,7 @@ class PlannedBatch:
                 f"{self._source.topic_id!r}, and is {now.topic_id!r}. Nothing of this batch was "
                 "landed"
             )
+        self._check()
 
 
 def look_up(client: Client, topic: str) -> Source:

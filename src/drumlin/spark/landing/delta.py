@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
 
 _MERGED: Final = "partition,offset,timestamp,key,value"
+_AT_END: Final = "at-end-ms"
 _TIME: Final = pa.timestamp("us", "UTC")
 _HEADER: Final = pa.struct({"key": pa.string(), "value": pa.binary()})
 _SCHEMAS: Final = {
@@ -84,13 +85,17 @@ class Table:
             each: self._table.transaction_version(_application(topic, each)) for each in partitions
         }
         offsets = {each: offset for each, offset in reached.items() if offset is not None}
-        return Position(topic, topic_id, offsets)
+        at_end_ms = self._table.transaction_version(_application(topic, _AT_END))
+        return Position(topic, topic_id, offsets, at_end_ms)
 
     def add(self, batch: Batch, position: Position) -> None:
+        versions: dict[int | str, int] = dict(position.offsets.items())
+        if position.at_end_ms is not None:
+            versions[_AT_END] = position.at_end_ms
         told = CommitProperties(
             app_transactions=[
-                Transaction(_application(position.topic, each), offset)
-                for each, offset in position.offsets.items()
+                Transaction(_application(position.topic, each), version)
+                for each, version in versions.items()
             ]
         )
         try:
@@ -158,7 +163,7 @@ class Table:
             told = {"topic": position.topic, "topic_id": position.topic_id, "mode": self._mode}
             schema, described = _SCHEMAS[self._mode], json.dumps(told)
             DeltaTable.create(self._url, schema, mode="ignore", description=described)
-            if self.position(position.offsets) != position._replace(offsets={}):
+            if self.position(position.offsets) != Position(position.topic, position.topic_id, {}):
                 raise OtherRun(f"another run has made {self._url} meanwhile")
             assert self._table is not None
         return self._table
@@ -186,5 +191,5 @@ def _folder(url: str) -> ArrowFolder:
     return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url)), "")
 
 
-def _application(topic: str, partition: int) -> str:
-    return f"drumlin/{topic}/{partition}"
+def _application(topic: str, what: int | str) -> str:
+    return f"drumlin/{topic}/{what}"

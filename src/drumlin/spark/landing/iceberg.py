@@ -75,6 +75,7 @@ _MODE: Final = "drumlin.mode"
 _OFFSETS: Final = "drumlin.offsets"
 _BEFORE: Final = "drumlin.offsets-before"
 _COMMIT: Final = "drumlin.commit"
+_AT_END: Final = "drumlin.at-end-ms"
 
 _KEY: Final = 4
 _PLACE: Final = (
@@ -205,10 +206,14 @@ class IcebergTable:
             _OFFSETS: json.dumps(position.offsets),
             _COMMIT: commit,
         }
+        if position.at_end_ms is not None:
+            summary[_AT_END] = str(position.at_end_ms)
         checked = _Checked.of(table, {before.commit, commit})
         try:
             transaction = checked.transaction()
-            transaction.set_properties({_OFFSETS: summary[_OFFSETS], _COMMIT: commit})
+            transaction.set_properties(
+                {name: summary[name] for name in (_OFFSETS, _COMMIT, _AT_END) if name in summary}
+            )
             # A snapshot of its own, even if it has no record: of two commits one is known by that
             # to have been overtaken.
             with self._snapshot(transaction, summary, is_rewrite=bool(removed)) as snapshot:
@@ -387,4 +392,6 @@ def _summary(snapshot: Snapshot) -> dict[str, str]:
 
 def _told(found: dict[str, str]) -> Told:
     offsets = {int(each): end for each, end in json.loads(found.get(_OFFSETS, "{}")).items()}
-    return Told(Position(found[_TOPIC], found[_TOPIC_ID], offsets), found.get(_COMMIT, ""))
+    at_end_ms = int(found[_AT_END]) if _AT_END in found else None
+    position = Position(found[_TOPIC], found[_TOPIC_ID], offsets, at_end_ms)
+    return Told(position, found.get(_COMMIT, ""))

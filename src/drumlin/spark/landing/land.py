@@ -6,12 +6,14 @@ The loop keeps nothing: each batch begins where the target ends, and is planned 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from drumlin.serving.targets import without_password
-from drumlin.spark.landing.ranges import batch_end, begin_of, missing
+from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
 from drumlin.spark.landing.target import (
     MODES,
     Mode,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.planning.group_progress import GroupProgress
 
 BATCH_OFFSETS: Final = 1_000_000
+#: The part of delete.retention.ms after which a target is told that nothing was new.
+_TOLD_AFTER: Final = 0.25
 _ISOLATION: Final = "kafka.isolation.level"
 #: What else a landing leaves to its user, besides how to reach the cluster.
 _ALLOWED: Final = {"failondataloss", "minpartitions", "maxrecordsperpartition"}
@@ -103,7 +107,8 @@ def land(
     Raises:
         OtherTopic: a target is of another topic, or the topic was deleted and created again.
         OtherRun: another run lands into the same target.
-        RecordsLost: what follows the target's position is no longer in the log.
+        RecordsLost: what follows the target's position is no longer in the log, or tombstones may
+            not be, as it landed too long ago.
         LandingRefused: the target has something else in its place.
         OptionError, ValueError: an argument or option is invalid.
         UnknownTopic: there is no such topic.
@@ -191,6 +196,8 @@ class _Run:
         self._to = without_password(to.replace(TOPIC, topic))
         self._target: Target = open_target(to, topic, self._mode)
         self._offsets = self._batches = 0
+        #: When this run has last found the target at the log's end.
+        self._at_end_ms: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -201,38 +208,92 @@ class _Run:
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None] | None) -> None:
         """Land what is committed when the round begins, batch by batch."""
         until: dict[int, int] | None = None
+        asked_ms = _now_ms()
         while not stop.is_set():
             source, held = self._looked_up()
             if until is None:
                 until = self._ends()
-            begin = self._begin(held)
+            begin = self._begin(held.offsets)
             # A partition that is new since then is for the next round.
             begin = {each: offset for each, offset in begin.items() if each in until}
             end = batch_end(begin, until, self._batch_offsets)
+            at_end_ms = self._at_end(held, asked_ms)
             if end == begin:
+                self._at_end_ms = asked_ms
+                if self._is_time_due(held, asked_ms):
+                    self._add(source, begin, end, asked_ms, lambda: None)
                 break
-            self._add(source, begin, end)
+            self._check_deletions(at_end_ms)
+            reached_ms = asked_ms if end == until else at_end_ms
+            # Once more when all is read, as a cleaner may run meanwhile.
+            check = partial(self._check_deletions, at_end_ms)
+            self._add(source, begin, end, reached_ms, check)
             self._offsets += sum(end.values()) - sum(begin.values())
             self._batches += 1
             self._report_to_group(end, may_end=False)
             if on_progress is not None:
                 on_progress(self._landing(source, end, until))
         _, held = self._looked_up()
-        self._report_to_group(held, may_end=True)
+        self._report_to_group(held.offsets, may_end=True)
 
     def tell(self) -> Landing:
         """As it is now."""
         source, held = self._looked_up()
-        return self._landing(source, held, self._ends())
+        return self._landing(source, held.offsets, self._ends())
 
-    def _add(self, source: Source, begin: dict[int, int], end: dict[int, int]) -> None:
+    def _add(
+        self,
+        source: Source,
+        begin: dict[int, int],
+        end: dict[int, int],
+        at_end_ms: int | None,
+        check: Callable[[], None],
+    ) -> None:
         from drumlin.spark.landing.batch import PlannedBatch
 
         assert self._spark is not None
-        batch = PlannedBatch(self._spark, self._parsed, self._options, source, begin, end)
-        self._target.add(batch, Position(source.topic, source.topic_id, end))
+        batch = PlannedBatch(self._spark, self._parsed, self._options, source, begin, end, check)
+        self._target.add(batch, Position(source.topic, source.topic_id, end, at_end_ms))
 
-    def _looked_up(self) -> tuple[Source, dict[int, int]]:
+    def _at_end(self, held: Position, asked_ms: int) -> int | None:
+        """Since when no tombstone was missed: what the target says, or this run knows better."""
+        if not held.offsets:
+            return asked_ms
+        return max((each for each in (held.at_end_ms, self._at_end_ms) if each), default=None)
+
+    def _is_time_due(self, held: Position, asked_ms: int) -> bool:
+        """Whether the target has to be told that there was nothing new for a long time."""
+        retention_ms = self._deletions_stay_ms()
+        if retention_ms is None or not held.offsets:
+            return False
+        return asked_ms - (held.at_end_ms or 0) > retention_ms * _TOLD_AFTER
+
+    def _check_deletions(self, at_end_ms: int | None) -> None:
+        """
+        Raises:
+            RecordsLost: tombstones may be gone.
+        """
+        retention_ms = self._deletions_stay_ms()
+        if retention_ms is None or not self._parsed.fail_on_data_loss:
+            return
+        if may_lack_deletions(at_end_ms, _now_ms(), retention_ms):
+            raise RecordsLost(
+                f"{self._to} was last at the end of {self._topic} too long ago: tombstones stay "
+                f"for delete.retention.ms={retention_ms}, and some may be gone that it has not "
+                "seen, so that it would keep what they delete. Nothing was landed. Land more "
+                "often than that, and now into another place. failOnDataLoss=false goes on"
+            )
+
+    def _deletions_stay_ms(self) -> int | None:
+        """For how long a cleaner leaves tombstones that count here; None: for ever."""
+        if self._mode == "append":
+            return None
+        configs = self._client.topic_configs(self._topic)
+        if not _is_compacted(configs):
+            return None
+        return int(configs["delete.retention.ms"].value or 0)
+
+    def _looked_up(self) -> tuple[Source, Position]:
         """The topic, and how far the target is in it.
 
         Raises:
@@ -243,11 +304,11 @@ class _Run:
         source = look_up(self._client, self._topic)
         held = self._target.position(source.partitions)
         if held is None:
-            return source, {}
+            return source, Position(source.topic, source.topic_id, {})
         check_topic(held, source, self._to)
-        return source, dict(held.offsets)
+        return source, held
 
-    def _begin(self, held: dict[int, int]) -> dict[int, int]:
+    def _begin(self, held: Mapping[int, int]) -> dict[int, int]:
         """Where the next batch begins.
 
         Raises:
@@ -255,18 +316,17 @@ class _Run:
         """
         from drumlin.spark.options.offsets import TopicPartition
         from drumlin.spark.planning.cluster import Cluster
-        from drumlin.spark.planning.data_loss import DataLoss
-        from drumlin.spark.planning.driver import within_logs
 
         if held:
             wanted = {TopicPartition(self._topic, each): offset for each, offset in held.items()}
-            try:
-                within_logs(Cluster(self._parsed), wanted, fail_on_data_loss=True)
-            except DataLoss as error:
-                raise RecordsLost(
-                    f"{self._to} reaches further than the log, which has lost its end, or has a "
-                    f"leader that lags behind: {error}. Nothing was landed"
-                ) from error
+            ends = Cluster(self._parsed).high_watermarks(at_least=wanted)
+            for key, offset in wanted.items():
+                if ends[key] < offset:
+                    raise RecordsLost(
+                        f"{self._to} reaches up to offset {offset} of {key}, whose log ends at "
+                        f"{ends[key]}: it has lost its end, or has a leader that lags behind. "
+                        "Nothing was landed"
+                    )
         earliest = self._client.offsets(self._topic, "earliest")
         gaps = missing(held, earliest)
         if gaps and self._parsed.fail_on_data_loss:
@@ -281,13 +341,13 @@ class _Run:
     def _ends(self) -> dict[int, int]:
         return self._client.offsets(self._topic, isolation="read_committed")
 
-    def _report_to_group(self, reached: dict[int, int], *, may_end: bool) -> None:
+    def _report_to_group(self, reached: Mapping[int, int], *, may_end: bool) -> None:
         from drumlin.spark.options.offsets import TopicPartition
 
         done = {TopicPartition(self._topic, each): offset for each, offset in reached.items()}
         self._progress.report(done, may_end=may_end)
 
-    def _landing(self, source: Source, held: dict[int, int], ends: dict[int, int]) -> Landing:
+    def _landing(self, source: Source, held: Mapping[int, int], ends: dict[int, int]) -> Landing:
         return Landing(
             source.topic,
             source.topic_id,
@@ -295,11 +355,18 @@ class _Run:
             self._mode,
             self._offsets,
             self._batches,
-            held,
+            dict(held),
             ends,
         )
 
 
-def _mode_of(client: Any, topic: str) -> Mode:
-    policy = client.topic_configs(topic)["cleanup.policy"].value or ""
-    return "upsert" if "compact" in policy.split(",") else "append"
+def _mode_of(client: Client, topic: str) -> Mode:
+    return "upsert" if _is_compacted(client.topic_configs(topic)) else "append"
+
+
+def _is_compacted(configs: Mapping[str, Any]) -> bool:
+    return "compact" in (configs["cleanup.policy"].value or "").split(",")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

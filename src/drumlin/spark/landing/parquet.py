@@ -84,7 +84,8 @@ class Lake:
             name = f"{each.partition}-{each.first_offset:020}-{each.end_offset:020}.parquet"
             self._files.move(each.path, f"{finished}/{name}")
         with self._files.open_output_stream(f"{finished}/{_OFFSETS}") as file:
-            file.write(json.dumps(position._asdict()).encode())
+            told = {"topic": position.topic, "topic_id": position.topic_id}
+            file.write(json.dumps({**told, "offsets": position.offsets}).encode())
         batch.confirm()
         try:
             self._files.move(finished, f"{self._folder}/{load}")

@@ -33,6 +33,8 @@ _COLUMNS: Final = "partition,offset,timestamp,key,value"
 _COPIED: Final = "attempt string, records long"
 #: How many records become Python's objects at once.
 _ROWS_AT_A_TIME: Final = 1000
+#: In place of a partition: its number is no offset, but the time of `Position.at_end_ms`.
+_AT_END: Final = -1
 _IS_THERE: Final = "SELECT to_regclass(%s) IS NOT NULL"
 _MAKE_POSITIONS: Final = """
 CREATE TABLE IF NOT EXISTS drumlin_positions (
@@ -138,7 +140,10 @@ class PostgresTable:
             connection.execute(sql.SQL(show).format(**names), [attempts])
             of_topic = (self._name, self._mode, position.topic, position.topic_id)
             with connection.cursor() as cursor:
-                rows = [(*of_topic, *each) for each in position.offsets.items()]
+                numbers = {**position.offsets}
+                if position.at_end_ms is not None:
+                    numbers[_AT_END] = position.at_end_ms
+                rows = [(*of_topic, *each) for each in numbers.items()]
                 cursor.executemany(_MOVE, rows)
             batch.confirm()
 
@@ -162,7 +167,9 @@ class PostgresTable:
                 f"{self._name} of {self._shown} was begun in mode {mode!r}, and cannot go on in "
                 f"{self._mode!r}"
             )
-        return Position(topic, topic_id, {each[3]: each[4] for each in rows})
+        numbers: dict[int, int] = {each[3]: each[4] for each in rows}
+        at_end_ms = numbers.pop(_AT_END, None)
+        return Position(topic, topic_id, numbers, at_end_ms)
 
     def _exists(self, connection: psycopg.Connection[Any], name: str) -> bool:
         return connection.execute(_IS_THERE, [name]).fetchone() == (True,)

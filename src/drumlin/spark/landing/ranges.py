@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.ranges import limit_rows
 
+#: A broker's clock may be set right by this much meanwhile.
+_CLOCK_JUMPS_MS: Final = 60_000
 #: An offset for each partition.
 Offsets = Mapping[int, int]
 
@@ -29,3 +32,14 @@ def missing(held: Offsets, earliest: Offsets) -> dict[int, tuple[int, int]]:
     """Of each partition that lacks what follows the position: that, and where it begins now."""
     found = {each: (held[each], first) for each, first in earliest.items() if each in held}
     return {each: (reached, first) for each, (reached, first) in found.items() if reached < first}
+
+
+def may_lack_deletions(at_end_ms: int | None, now_ms: int, delete_retention_ms: int) -> bool:
+    """Whether tombstones may be gone that a reader of a compacted log has not seen.
+
+    A cleaner leaves them for `delete_retention_ms`. Who was at the log's end within that time, or
+    began with all of it, has read them or will find them.
+    """
+    if at_end_ms is None or now_ms < at_end_ms:
+        return True
+    return now_ms - at_end_ms + _CLOCK_JUMPS_MS >= delete_retention_ms

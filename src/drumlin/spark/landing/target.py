@@ -53,6 +53,9 @@ class Position(NamedTuple):
     topic_id: str
     #: The first offset of each partition that the target does not hold.
     offsets: Mapping[int, int]
+    #: When the log was asked for the end that the target has reached since, or else for the one of
+    #: its first batch. None: nobody said.
+    at_end_ms: int | None = None
 
 
 class Batch(Protocol):
@@ -69,6 +72,7 @@ class Batch(Protocol):
 
         Raises:
             OtherTopic: the topic was deleted and created again meanwhile.
+            RecordsLost: tombstones may be gone that were to be read.
         """
 
 
@@ -89,7 +93,7 @@ class Target(Protocol):
 
         Raises:
             OtherRun: another run has added something since.
-            OtherTopic: of `batch.confirm()`.
+            OtherTopic, RecordsLost: of `batch.confirm()`.
         """
 
     def close(self) -> None:

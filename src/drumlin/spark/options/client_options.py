@@ -6,16 +6,14 @@ The checks that source and sink share are here, too, so that both refuse the sam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from drumlin.peer.security.security import Security
 from drumlin.spark.options.client_rows import BOOTSTRAP, CLIENT_ROWS, STRICT
 from drumlin.spark.options.option import Direction, Refusal
 from drumlin.spark.options.option_names import refuse_unknown
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.security import security_of
-
-if TYPE_CHECKING:  # pulls in pyarrow
-    from drumlin.peer.security.security import Security
 
 ClientOption: TypeAlias = "str | int | Security"
 #: The arguments of `drumlin.connect`, by name; a tuple, as it is a key of the process's clients.

@@ -7,10 +7,8 @@ on the driver and on each executor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from drumlin.peer.security.security import Security
+from drumlin.peer.security.security import Security
 
 _PREFIX = "kafka."
 

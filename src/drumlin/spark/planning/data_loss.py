@@ -15,14 +15,15 @@ _logger = logging.getLogger(__name__)
 
 _REMOVED: Final = (
     "Records may have been removed, by retention or with their topic, before this query has read "
-    "them; the option failOnDataLoss=false would continue without them."
+    "them; the option failOnDataLoss=false, which snapshots and changes refuse, would continue "
+    "without them."
 )
 
 #: The remedy for a topic that was deleted and created again.
 RECREATED: Final = (
     "If that was intended, begin with a new checkpoint. Records of the old topic that the query "
-    "has not read are gone; the option failOnDataLoss=false would continue with the first record "
-    "of the new one."
+    "has not read are gone; the option failOnDataLoss=false, which changes refuse, would continue "
+    "with the first record of the new one."
 )
 
 

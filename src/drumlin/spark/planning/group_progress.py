@@ -11,14 +11,12 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.option_values import OptionError
-
-if TYPE_CHECKING:
-    from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.options import SourceOptions
 
 _logger = logging.getLogger(__name__)
 

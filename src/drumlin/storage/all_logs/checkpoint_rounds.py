@@ -7,15 +7,12 @@ kept: without its recovery point such a log would be recovered, and maybe cut, f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from drumlin.storage.directory.checkpoints import Checkpoint, PartitionOffsets
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.log.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from drumlin.storage.directory.log_directory import LogDirectory
-    from drumlin.storage.log.partition_log import PartitionLog
-
-Logs = Mapping[tuple[str, int], "PartitionLog"]
+Logs = Mapping[tuple[str, int], PartitionLog]
 
 
 def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from drumlin.storage.files.files import Files
+from drumlin.storage.files.files import Files
 
 #: Marks the only valid folder of the partition. Contains the name that the folder should have.
 MARKER: Final = "drumlin-moved"

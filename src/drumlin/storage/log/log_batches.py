@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.walk import end_of_batches
-
-if TYPE_CHECKING:
-    from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.partition_log import PartitionLog
 
 _READ_BYTES: Final = 1 << 20
 

@@ -16,14 +16,11 @@ import contextlib
 import logging
 from collections.abc import Iterable
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
 
 from drumlin.records.batch.batch import NO_TIMESTAMP, encode_empty_batch
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.truncation import skip_to
 from drumlin.storage.segment.segment import RELATIVE_OFFSET_MAX, Segment
-
-if TYPE_CHECKING:
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 

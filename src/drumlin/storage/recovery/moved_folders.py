@@ -14,8 +14,9 @@ import logging
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.files.files import Files
 from drumlin.storage.files.folder_marker import MARKER, cancel_leaving, may_have_left, unmark
 from drumlin.storage.files.partition_names import (
     DELETE_SUFFIX,
@@ -24,11 +25,7 @@ from drumlin.storage.files.partition_names import (
     has_suffix,
     parse_directory_name,
 )
-
-if TYPE_CHECKING:
-    from drumlin.storage.directory.log_directory import LogDirectory
-    from drumlin.storage.files.files import Files
-    from drumlin.storage.log.log_state import LogState
+from drumlin.storage.log.log_state import LogState
 
 _logger = logging.getLogger(__name__)
 

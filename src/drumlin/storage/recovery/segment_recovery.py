@@ -7,18 +7,16 @@ ordinary batches; the others, or all of them without kernels, are checked here.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.records.batch.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, compute_crc, parse_header
 from drumlin.records.batch.scan import Scan
 from drumlin.records.kernels import record_kernels
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.producer_replay import follow_batch
+from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.storage.segment.segment import BatchPlace, IndexProgress, Segment
 from drumlin.storage.segment.segment_times import TimestampAndOffset
-
-if TYPE_CHECKING:
-    from drumlin.storage.log.partition_log import PartitionLog
-    from drumlin.storage.producers.producer_state import ProducerState
 
 _logger = logging.getLogger(__name__)
 

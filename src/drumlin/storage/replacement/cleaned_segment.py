@@ -12,10 +12,12 @@ import errno
 import logging
 import struct
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.records.batch.batch import NO_TIMESTAMP, Buffer
+from drumlin.records.batch.scan import IndexEntry
 from drumlin.storage.files.files import Files, losses_allowed
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.storage.log.swap_plan import CLEANED_SUFFIX
 from drumlin.storage.segment.offset_index import OffsetIndex
 from drumlin.storage.segment.segment import RELATIVE_OFFSET_MAX, IndexProgress, Segment
@@ -27,10 +29,6 @@ from drumlin.storage.segment.transaction_index import (
     TransactionIndex,
     encode_transactions,
 )
-
-if TYPE_CHECKING:
-    from drumlin.records.batch.scan import IndexEntry
-    from drumlin.storage.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 

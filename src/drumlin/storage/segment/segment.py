@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.records.batch.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.scan import IndexEntry
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.files.files import ReadAt
 from drumlin.storage.files.open_files import OpenFiles
@@ -32,9 +33,6 @@ from drumlin.storage.segment.segment_times import (
 from drumlin.storage.segment.sync_count import SyncCount
 from drumlin.storage.segment.transaction_index import AbortedTransaction
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.records.batch.scan import IndexEntry
 
 _logger = logging.getLogger(__name__)
 

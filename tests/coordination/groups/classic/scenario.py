@@ -30,10 +30,7 @@ from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.records import (
-    GROUP_METADATA,
-    GroupMetadata,
-)
+from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupMetadata
 from drumlin.coordination.groups.every_kind.committer import Committer
 from drumlin.coordination.groups.every_kind.messages import (
     Answer,

@@ -37,10 +37,7 @@ from coordination.memory_log import MemoryLog, wake
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.every_kind.messages import (
-    LeavingMember,
-    SyncAnswer,
-)
+from drumlin.coordination.groups.every_kind.messages import LeavingMember, SyncAnswer
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.turns import to_end

@@ -28,11 +28,7 @@ from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import answer_queue, classic_store
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.every_kind.messages import (
-    JoinAnswer,
-    JoinRequest,
-    SyncRequest,
-)
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.wire.error_codes import ErrorCode
 from rig.time.turn_lengths import unhurried
 

@@ -11,11 +11,7 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import preferences
 from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.every_kind.messages import (
-    JoinRequest,
-    LeavingMember,
-    Protocols,
-)
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, LeavingMember, Protocols
 from drumlin.wire.error_codes import ErrorCode
 
 

@@ -27,13 +27,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from coordination.memory_log import (
-    KnownTopics,
-    MemoryLog,
-    default_setting,
-    lead_all,
-    wake,
-)
+from coordination.memory_log import KnownTopics, MemoryLog, default_setting, lead_all, wake
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
@@ -45,10 +39,7 @@ from drumlin.coordination.groups.every_kind.messages import JoinRequest, Leaving
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.wire.embedded_protocol import (
-    read_assignment,
-    write_assignment,
-)
+from drumlin.wire.embedded_protocol import read_assignment, write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.data.committed_offsets import commit_offsets, fetch_offsets, position
 from rig.waiting import eventually

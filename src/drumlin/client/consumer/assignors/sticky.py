@@ -25,12 +25,7 @@ from drumlin.client.consumer.assignors.members import (
 from drumlin.client.consumer.assignors.subscription import one_by_one
 from drumlin.client.read.offsets import by_topic
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.wire.embedded_protocol import (
-    NO_GENERATION,
-    TopicPartitions,
-    by_name,
-    named_partitions,
-)
+from drumlin.wire.embedded_protocol import NO_GENERATION, TopicPartitions, by_name, named_partitions
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.schema.declaration import Versions, message
 from drumlin.wire.schema.decoder import decode

@@ -16,11 +16,7 @@ from typing import Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import GroupMetadata
 from drumlin.client.consumer.assignors import OwnAssignor, is_cooperative
-from drumlin.client.consumer.assignors.sticky import (
-    Claim,
-    cooperative_user_data,
-    sticky_user_data,
-)
+from drumlin.client.consumer.assignors.sticky import Claim, cooperative_user_data, sticky_user_data
 from drumlin.client.consumer.assignors.subscription import MemberSubscription
 from drumlin.client.consumer.membership.membership import (
     NO_PARTITIONS,

@@ -14,11 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer.options import ConsumerOptions
-from drumlin.client.consumer.positions import (
-    PartitionState,
-    Positions,
-    Stage,
-)
+from drumlin.client.consumer.positions import PartitionState, Positions, Stage
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import (
     ClientError,

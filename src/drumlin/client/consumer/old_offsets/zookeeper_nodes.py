@@ -14,12 +14,7 @@ from typing import Final, TypeVar
 from drumlin.client.errors import OffsetStoreFailed, OffsetStoreUnreachable
 from drumlin.client.topic_partition import TopicPartition, by_partition
 from drumlin.zookeeper.access import access_in
-from drumlin.zookeeper.connection import (
-    ZooKeeperAway,
-    ZooKeeperFailure,
-    close_client,
-    connect,
-)
+from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure, close_client, connect
 from drumlin.zookeeper.consumer_offsets import (
     CHANGED,
     REMOVED,

@@ -1,1 +1,1 @@
-"""Groups whose members agree on a generation by JoinGroup and SyncGroup."""
+"""Groups of the classic protocol: members agree on a generation by JoinGroup and SyncGroup."""

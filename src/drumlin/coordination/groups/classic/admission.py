@@ -65,16 +65,16 @@ class Admission:
             member_id = self._membership.static_member_id(group_instance_id) or NO_MEMBER_ID
         member = self._membership.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:
-            # The first members that rejoin stay: the group may be larger than a lowered maximum.
+            # If the maximum was lowered below the group's size, the first members to rejoin stay.
             is_joined = member is not None and member.join_waiter is not None
             return is_joined or self._membership.awaiting_join < size_max
         return member is not None or len(self._membership.members) < size_max
 
     def check_sync(self, request: SyncRequest) -> Member:
-        """The member that asks for its assignment.
+        """The member that sent a SyncGroup.
 
         Raises:
-            KafkaError: the member may not sync, or not in this state.
+            KafkaError: the member may not sync, or the group's state does not allow it.
         """
         generation = self._generation
         member = self.check_member(
@@ -98,7 +98,7 @@ class Admission:
         if state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation_id < 0 and state is GroupState.EMPTY:
-            return  # a consumer that assigns partitions to itself, or an administrator
+            return  # a consumer that assigns its own partitions, or an administrator
         if generation_id < 0 and not member_id and group_instance_id is None:
             if committer.is_transactional:
                 return  # the first versions of the request do not name the member
@@ -109,7 +109,7 @@ class Admission:
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:
-    """Whether the protocols differ; older clients do not name one, and before the election the
-    group has none.
+    """Whether the protocols differ. None means unknown: older clients name no protocol, and a group
+    has none before the election.
     """
     return asked is not None and actual is not None and asked != actual

@@ -1,8 +1,8 @@
 """The effects of a group's decisions, in order: answers to its members, and records to write.
 
-Answers to very many members are decided together, but made one by one, between other requests. No
-decision is made here. A member with a waiting request sends no heartbeats, so its session restarts
-with the answer.
+Answers to very many members are decided together, but created one by one, between other requests.
+This file makes no decisions. A member sends no heartbeats while it waits for an answer, so the
+answer restarts its session.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ class Effects:
         if member.sync_waiter is not None:
             self.answer(member.sync_waiter, answer)
             member.sync_waiter = None
-            # Its session may have expired while it waited.
+            # The member's session may have expired while the request waited.
             self._timers.extend_session(member)
 
     def let_join_wait(self, member: Member, waiter: Any) -> None:
-        """Let the member's join wait for an answer; an earlier join is refused."""
+        """Let the member's join wait for an answer; refuse an earlier join that still waits."""
         previous = self._membership.set_join_waiter(member, waiter)
         if previous is not None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id)
             self.answer(previous, refusal)
 
     def let_sync_wait(self, member: Member, waiter: Any) -> None:
-        """Let the member's sync wait for an answer; an earlier sync is refused."""
+        """Let the member's sync wait for an answer; refuse an earlier sync that still waits."""
         if member.sync_waiter is not None:
             self.answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
         member.sync_waiter = waiter
@@ -136,7 +136,7 @@ class Effects:
             self._timers.extend_session(member)
 
     def _leader_answer(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
-        """The leader's answer, with all members; or a rejoin, if the generation has ended."""
+        """The leader's answer, with all members; or an error, if the generation has ended."""
         members = yield from self._joined_members(answer.generation_id)
         if members is None:
             refusal = JoinAnswer(ErrorCode.rebalance_in_progress, answer.member_id)
@@ -160,7 +160,7 @@ class Effects:
 
 
 def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
-    """Each waiter in turn, freed after use, as freeing all at once would take long."""
+    """Each waiter in turn; frees each after use, as freeing all at once would block the loop."""
     waiting.reverse()
     while waiting:
         yield waiting.pop()

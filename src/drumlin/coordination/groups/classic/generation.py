@@ -1,6 +1,6 @@
 """A group's current generation: its state, its protocol, and the topics that members read.
 
-Enforces the allowed state transitions, but does not decide when they happen. It answers no requests
+Enforces the allowed state transitions, but does not decide when they happen. Answers no requests,
 and sets no deadlines.
 """
 
@@ -13,10 +13,7 @@ from collections.abc import Set as AbstractSet
 from drumlin.clock import Clock
 from drumlin.coordination.groups.classic.membership import Membership, in_steps
 from drumlin.coordination.groups.classic.records import GroupMetadata
-from drumlin.coordination.groups.classic.subscription import (
-    CONSUMER_PROTOCOL_TYPE,
-    add_topics,
-)
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, add_topics
 from drumlin.coordination.groups.every_kind.messages import NO_LEADER, JoinAnswer, SyncAnswer
 from drumlin.coordination.groups.every_kind.states import (
     LEGAL_TRANSITIONS,
@@ -50,14 +47,14 @@ class Generation:
         return self._group_id, self.id
 
     def is_current(self, generation_id: int) -> bool:
-        """Whether the generation has begun, and no rebalance since."""
+        """Whether the generation has begun, and no rebalance has begun since."""
         has_begun = self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
         return has_begun and self.id == generation_id
 
     # -- transitions -------------------------------------------------------------------------
 
     async def restore(self, metadata: GroupMetadata) -> None:
-        """Restore the generation from a record, after its members."""
+        """Restore the generation from a record; the members were restored before."""
         self.id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
         self.protocol_name = metadata.protocol_name
@@ -78,7 +75,7 @@ class Generation:
         self.state_timestamp_ms = self._clock.wall_ms()
 
     def begin_next(self) -> None:
-        """Begin the next generation with the present members; without any, the group is empty."""
+        """Begin the next generation with the present members; without members, become empty."""
         self.id += 1
         if self._membership.members:
             self.protocol_name = self._membership.elect_protocol()
@@ -94,7 +91,7 @@ class Generation:
     def join_answer(
         self, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinAnswer:
-        """The answer to a join, without the list of members, which only the leader gets."""
+        """The answer to a join, without the list of members (only the leader gets that list)."""
         return JoinAnswer(
             ErrorCode.none,
             member_id,
@@ -117,7 +114,7 @@ class Generation:
         return topic in self.subscribed_topics
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """The start of an offset's retention time; None while it may not expire (KIP-211)."""
+        """The start of an offset's retention time (KIP-211); None while it may not expire."""
         if self.protocol_type is None:
             return commit_timestamp_ms
         if self.state is GroupState.EMPTY:
@@ -132,7 +129,7 @@ class Generation:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def read_subscriptions(self, generation_id: int) -> Iterator[None]:
-        """Find the topics that a generation reads, unless the generation ends first."""
+        """Find the topics to which a generation subscribes; stop early if the generation ends."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:
             return
@@ -140,7 +137,7 @@ class Generation:
             if not self.is_current(generation_id):
                 return
             unread = {each.metadata(self.protocol_name) for each in some} - read
-            read |= unread  # most members of a group have the same subscription
+            read |= unread  # usually empty, as most members have the same subscription
             try:
                 for each in unread:
                     yield from add_topics(each, topics)

@@ -1,8 +1,8 @@
 """One group of the classic protocol: a state machine that never awaits.
 
-Requests, expired deadlines and the outcomes of writes are its input; answers and metadata to write
-are its output, as a list of effects that the caller must carry out in order. Clock and deadline
-queue are handed in; a passed deadline is handled by `expire`.
+The input is requests, expired deadlines and the outcomes of writes. The output is answers, and
+metadata to write, as a list of effects that the caller must carry out in order. The caller also
+provides the clock and the deadline queue, and calls `expire` when a deadline has passed.
 
     Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
       ^               |      ^     ^                              |         |
@@ -10,10 +10,11 @@ queue are handed in; a passed deadline is handled by `expire`.
                              |                                              |
                              '------------- Stable <--leader's assignment---'
 
-This file handles each request with the group's parts, which do not know the group: `membership.py`
-(its members), `generation.py` (its generation), `rebalance.py` (the steps to the next generation),
-`static_members.py` (static members that return), `admission.py` (checks of requests), `effects.py`
-(answers and writes), `stored_group.py` (its record). Rules that are easy to miss name their KIP.
+This file handles each request with the group's parts, which do not refer to the group:
+`membership.py` (the members), `generation.py` (the generation), `rebalance.py` (the steps to the
+next generation), `static_members.py` (static members that return), `admission.py` (checks of
+requests), `effects.py` (answers and writes), `stored_group.py` (the group's record). Comments on
+rules that are easy to miss name the KIP.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX, beginning
 
-#: The bytes of a client id or instance id in a member id, before its UUID.
+#: The most bytes of a client id or instance id in a member id, before the UUID.
 _OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
@@ -85,11 +86,11 @@ class Group:
         self.records_in_log = 0
         """The number of records written since the group was created or loaded here."""
         self.stores_under_way = 0
-        """The number of records that are being made over several turns."""
+        """The number of records that are being created over several turns."""
         self.replacements: list[Store] = []
-        """Static members that have come back, for the next record, which is not begun yet."""
+        """Static members that have come back, whose new ids go into the next record."""
         self.stays_classic_from: float = math.inf
-        """From this many members on, the records of an upgrade do not fit into one batch."""
+        """With this many members or more, the records of an upgrade do not fit into one batch."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
@@ -112,7 +113,7 @@ class Group:
     async def restore_metadata(self, metadata: GroupMetadata) -> None:
         """Restore an empty or a stable group from its record; yields after each member.
 
-        The sessions of its members restart.
+        Restarts the members' sessions.
         """
         for member in members_of(metadata):
             self.membership.add(member)
@@ -127,7 +128,7 @@ class Group:
     def take_over_members(
         self, protocols: Mapping[str, Protocols], reason: str | None
     ) -> list[Effect]:
-        """Set the protocols of members of a former consumer group; rebalance if necessary."""
+        """Set the protocols of members of a converted consumer group; rebalance if necessary."""
         for member_id, supported in protocols.items():
             self.membership.set_protocols(self.membership.members[member_id], supported)
         if reason is not None:
@@ -135,7 +136,7 @@ class Group:
         return self._effects.take()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
-        """Do nothing: the group has the record's content already, and `stored` confirms it."""
+        """Do nothing: the group already has the record's content, and `stored` confirms it."""
 
     def expire(self, deadline: Deadline) -> list[Effect]:
         """Handle a deadline of this group that has passed."""
@@ -150,20 +151,20 @@ class Group:
 
     async def dissolve(self) -> list[Any]:
         await give_way()  # deadlines stay until they expire: see `_die`
-        return self.membership.take_all()  # the waiting members are answered later
+        return self.membership.take_all()  # `unload` lets waiting members be answered later
 
     def _die(self, error: ErrorCode) -> None:
         if self.state is not GroupState.DEAD:
             self._generation.transition_to(GroupState.DEAD)
             self._rebalance.cancel()
-            # Deadlines of sessions stay until they expire: the group no longer exists then, or a
+            # Session deadlines stay until they expire. By then this group no longer exists, or a
             # new one has set its own.
             self._effects.refuse_all(error)
 
     # -- requests --------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Any) -> list[Effect]:
-        """Let a member join; it is answered when the next generation begins, or refused."""
+        """Let a member join; the answer is a refusal, or comes when the next generation begins."""
         try:
             self._admission.check_join(request)
             if request.member_id == NO_MEMBER_ID:
@@ -176,7 +177,7 @@ class Group:
             if refusal.code is ErrorCode.group_max_size_reached:
                 self.membership.remove(request.member_id)
                 self._effects.answer(waiter, JoinAnswer(refusal.code, NO_MEMBER_ID))
-                self._rebalance.complete_join_if_all_joined()  # others may have waited for this one
+                self._rebalance.complete_join_if_all_joined()  # perhaps only this one was missing
             else:
                 self._effects.answer(waiter, JoinAnswer(refusal.code, request.member_id))
         return self._effects.take()
@@ -209,7 +210,7 @@ class Group:
             raise KafkaError(ErrorCode.rebalance_in_progress)
 
     def leave(self, leaving: Sequence[LeavingMember]) -> tuple[list[ErrorCode], list[Effect]]:
-        """Let members leave; returns an error code for each of them, in order."""
+        """Let members leave; returns an error code for each member, in order."""
         codes = [self._leave_one(each) for each in leaving]
         if ErrorCode.none in codes:
             reasons = (each.reason for each in leaving if each.reason)
@@ -236,7 +237,7 @@ class Group:
                 former_self = self.membership.members[current_id]
                 self._take_back(former_self, request, member_id, waiter)
         elif request.requires_known_member_id:
-            # KIP-394: if the first answer to a client is lost, no dead member must remain.
+            # KIP-394: the client must join with its new id, so a lost answer leaves no dead member.
             self.membership.pending_join.add(member_id)
             self._timers.schedule(DeadlineKind.SESSION, request.session_timeout_ms, member_id)
             self._effects.answer(waiter, JoinAnswer(ErrorCode.member_id_required, member_id))
@@ -249,13 +250,13 @@ class Group:
         is_leader = member.member_id == self.membership.leader_id
         state = self._generation.state
         if state is GroupState.COMPLETING_REBALANCE and is_unchanged:
-            # The member has lost its answer, and gets the same one again.
+            # The answer to the member was lost: send the same one again.
             answer = self._effects.answer_leader if is_leader else self._effects.answer
             answer(waiter, self._generation.join_answer(member.member_id))
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # A leader that rejoins a stable group has noticed a change.
+            # The leader of a stable group rejoins when it has noticed a change, as of partitions.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
@@ -298,7 +299,7 @@ class Group:
     # -- static members that come back -------------------------------------------------------
 
     def _take_back(self, member: Member, request: JoinRequest, new_id: str, waiter: Any) -> None:
-        """Let a static member replace its former self, which is fenced.
+        """Let a returning static member replace its former member id, which is fenced.
 
         A stable group does not rebalance if its protocol stays the same.
         """
@@ -311,7 +312,7 @@ class Group:
         self._timers.extend_session(member)
         reason = f"static member {new_id} joins: {request.reason}"
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning partitions to the former id: that assignment would be
+            # The leader may be assigning partitions to the former id, whose assignment would be
             # lost.
             self._rebalance.prepare(reason)
         elif self.state is GroupState.STABLE and (
@@ -333,14 +334,14 @@ class Group:
             self._timers.extend_session(member)
             return
         is_leader = member.member_id == self.membership.leader_id
-        self._timers.extend_session(member)  # it may have expired while this was stored
+        self._timers.extend_session(member)  # the session may have expired during the write
         if not purpose.can_skip_assignment:
-            # Older clients get the former id as the leader's, so they only fetch their assignment.
+            # Older clients get the former id as the leader's, so that they only send SyncGroup.
             leader_id = purpose.former_id if is_leader else None
             answer = self._generation.join_answer(member.member_id, leader_id=leader_id)
             self._effects.answer_join(member, answer)
             return
-        # KIP-814: a leader gets the members, and is told to skip the assignment.
+        # KIP-814: a leader gets the list of members, with the flag to skip the assignment.
         answer = self._generation.join_answer(member.member_id, skip_assignment=is_leader)
         if is_leader:
             self._effects.answer_leader(self.membership.set_join_waiter(member, None), answer)
@@ -350,22 +351,22 @@ class Group:
     # -- records, and their outcomes ---------------------------------------------------------
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record must still be written: if not, no request waits for it any more."""
+        """Whether the record must still be written; if not, no request waits for the write."""
         return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
-        """The group's record; None if the group does not await it any more."""
+        """The group's record; None if the group does not await the record any more."""
         return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Note that the record is in the log; `stored` is called when its outcome is known."""
+        """React to the append of the record; `stored` is called with the outcome later."""
         self.records_in_log += 1
         self._static_members.in_log(metadata)
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
         """Handle the outcome of a `Store`: `error` is the code for clients, or None for success.
 
-        Despite an error the record may be in the log, if it was not confirmed in time.
+        Despite an error, the record may be in the log: the confirmation may only have been late.
         """
         purpose = store.purpose
         if not self.awaits(purpose):
@@ -442,7 +443,7 @@ class Group:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def check_offset_delete(self) -> None:
-        """Check that offsets may be deleted: in a group with members, its topics must be known.
+        """Check that offsets may be deleted. If the group has members, their topics must be known.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -451,5 +452,5 @@ class Group:
             raise KafkaError(ErrorCode.non_empty_group)
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """The start of an offset's retention time; None while it may not expire (KIP-211)."""
+        """The start of an offset's retention time (KIP-211); None while it may not expire."""
         return self._generation.retention_starts_ms(commit_timestamp_ms)

@@ -14,7 +14,7 @@ from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.coordination.groups.every_kind.messages import JoinRequest, Protocols
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Members that are examined in one step, in some hundredths of a millisecond.
+#: The members examined in one step, which takes some hundredths of a millisecond.
 MEMBERS_PER_STEP: Final = 16
 
 
@@ -33,7 +33,7 @@ class Member:
     join_waiter: Any = None
     sync_waiter: Any = None
     is_new: bool = False
-    """True until the member's first join is answered: without its id, it cannot send heartbeats."""
+    """True until the member's first join is answered: before, the client cannot send heartbeats."""
     answers_under_way: int = 0
     """The number of answers that are decided but not given yet."""
 
@@ -49,7 +49,7 @@ class Member:
 
 
 #: A member to be answered, its id at the time of the decision, and the waiter of its request. If
-#: the waiter is None, no request waits, and only the member's session is extended.
+#: the waiter is None, the member has no waiting request, and only its session is extended.
 Waiting = tuple[Member, str, Any]
 
 
@@ -62,7 +62,7 @@ class Membership:
         self.pending_join: set[str] = set()
         """New member ids with which no member has joined yet (KIP-394)."""
         self.pending_sync: set[str] = set()
-        """Members of the current generation that have not asked for their assignment."""
+        """Members of the current generation that have not sent SyncGroup."""
         self.awaiting_join = 0
         """The number of members whose join waits, kept because groups can be large."""
         self._static_ids: dict[str, str] = {}
@@ -104,7 +104,7 @@ class Membership:
         if old_id in self.pending_sync:
             self.pending_sync.remove(old_id)
             self.pending_sync.add(new_id)
-        self.members[new_id] = renamed  # moves to the end, as keeping the place would take long
+        self.members[new_id] = renamed  # moved to the end, as keeping the place is slow
         return renamed
 
     def update(self, member: Member, request: JoinRequest) -> None:
@@ -119,7 +119,7 @@ class Membership:
         member.protocols = protocols
 
     def take_all(self) -> list[Member]:
-        """Remove and return all members, for callers to free a few at a time."""
+        """Remove and return all members, so that the caller can free them a few at a time."""
         taken = list(self.members.values())
         self.members, self._static_ids, self.leader_id = {}, {}, None
         self.pending_join, self.pending_sync, self.awaiting_join = set(), set(), 0
@@ -133,7 +133,7 @@ class Membership:
         """The member that a request names.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has its instance
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance
                 id.
         """
         if group_instance_id is not None:
@@ -181,8 +181,8 @@ class Membership:
         return self.awaiting_join == len(self.members) and not self.pending_join
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined, or elect a member that has; False if no member has
-        joined.
+        """Keep the leader if it has joined, else elect a member that has joined. Returns False if
+        no member has joined.
         """
         if self.leader_id is None:
             return False
@@ -201,14 +201,12 @@ class Membership:
         return bool(self._preferences.common((name for name, _ in protocols), len(self.members)))
 
     def may_name(self, protocols: Protocols) -> bool:
-        """Whether a member may name these protocols, as the number of different lists is
-        limited.
-        """
+        """Whether a member may name these protocols: the lists of all members have a size limit."""
         return self._preferences.have_room_for(protocols)
 
     def elect_protocol(self) -> str:
-        """The protocol with most votes: each member votes for its first protocol that all members
-        support.
+        """The protocol with the most votes: each member votes for its first protocol that all
+        members support.
         """
         return self._preferences.elect(len(self.members))
 
@@ -222,7 +220,7 @@ class Membership:
 
 
 def in_steps(members: Iterable[Member]) -> Iterator[Sequence[Member]]:
-    """The current members, a few at a time; the caller may give way in between."""
+    """The current members, a few at a time; the caller may yield to the event loop in between."""
     known = list(members)
     for start in range(0, len(known), MEMBERS_PER_STEP):
         yield known[start : start + MEMBERS_PER_STEP]

@@ -1,7 +1,8 @@
-"""The protocols that the members of a group name and all support, and the election among these.
+"""The protocols that members of a group support, and the election among those that all support.
 
-As members are configured alike, they name only a few different lists. So the lists are examined
-instead of the members; their number is limited, so that one turn of the loop is enough.
+Members of a group are configured alike, so they name only a few different lists of protocols. This
+code examines the different lists, not the members. The size of the lists is limited such that one
+turn of the loop is enough.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Final
 from drumlin.coordination.counts import add
 from drumlin.coordination.groups.every_kind.messages import Protocols
 
-#: The limit of names in all different lists together; that many take a millisecond.
+#: The most names in all different lists together; examining them takes a millisecond.
 NAMES_MAX: Final = 20_000
 
 
 class Preferences:
-    """The lists that members name, with the number of members for each."""
+    """The lists of protocols that members name, with the number of members for each."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
-        """List of protocols -> the number of members that name it, in this order."""
+        """List of protocols, in a member's order -> the number of members that name this list."""
         self._supporters: dict[str, int] = {}
         self._names = 0
 
@@ -35,7 +36,7 @@ class Preferences:
             add(self._supporters, name, difference)
 
     def have_room_for(self, protocols: Protocols) -> bool:
-        """Whether a member may name this list: a known one, or a new one within the limit."""
+        """Whether a member may name this list: it is known already, or it fits within the limit."""
         names = _names(protocols)
         return names in self._lists or self._names + len(names) <= NAMES_MAX
 
@@ -44,8 +45,8 @@ class Preferences:
         return {name for name in names if self._supporters.get(name, 0) == members}
 
     def elect(self, members: int) -> str:
-        """The protocol with most votes: each member votes for its first protocol that all members
-        support.
+        """The protocol with the most votes: each member votes for its first protocol that all
+        members support.
         """
         common = self.common(next(iter(self._lists)), members)
         if len(common) == 1:

@@ -34,10 +34,10 @@ from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: The logged length of a reason, which contains text from clients.
+#: The most characters of a reason that are logged, as it contains text from clients.
 _REASON_LENGTH_MAX: Final = 300
 
-#: Members that are removed in one turn because they have not joined or synced; that many take a
+#: The most late members (without a join or sync) removed in one turn; removing them takes a
 #: millisecond.
 _REMOVED_AT_ONCE: Final = 200
 
@@ -58,7 +58,7 @@ class Rebalance:
         self._timers = timers
         self._effects = effects
         self._rules = rules
-        # The first rebalance of an empty group waits, and longer while members keep coming.
+        # The first rebalance of an empty group is delayed, and delayed again while members join.
         self._initial_delay_ms: int | None = None
         self._initial_remaining_ms = 0
         self._joined_during_delay = False
@@ -144,13 +144,13 @@ class Rebalance:
     # -- members sync ------------------------------------------------------------------------
 
     def synced(self, member: Member) -> None:
-        """Note that a member has sent SyncGroup."""
+        """Remember that a member has sent SyncGroup."""
         self._membership.pending_sync.discard(member.member_id)
         if not self._membership.pending_sync:
             self._timers.cancel(DeadlineKind.SYNC)
 
     def assign(self, asked: Iterable[tuple[str, bytes]]) -> None:
-        """Take the leader's assignment: the first one of a generation counts."""
+        """Store the leader's assignment, unless this generation already has one."""
         if self._assigned_id != self._generation.id:
             self._assigned_id = self._generation.id
             self._effects.store(Assigned(self._generation.id, asked))
@@ -189,7 +189,7 @@ class Rebalance:
             self._sync_phase_ended()
 
     def empty_again(self) -> None:
-        """Try again later to write that the group is empty."""
+        """Retry later to write the record of the empty group."""
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:
@@ -200,7 +200,7 @@ class Rebalance:
     def _join_phase_ended(self) -> None:
         delay_ms, remaining_ms = self._initial_delay_ms, self._initial_remaining_ms
         if self._generation.state is GroupState.EMPTY:
-            self._effects.store(Emptied())  # the log does not have this yet
+            self._effects.store(Emptied())  # the log does not have the empty group yet
         elif delay_ms is not None and self._joined_during_delay and remaining_ms:
             self._joined_during_delay = False
             self._initial_delay_ms = min(self._rules.group_initial_rebalance_delay_ms, remaining_ms)
@@ -209,7 +209,7 @@ class Rebalance:
         elif self._remove_absent():
             self._complete_join()
         else:
-            # Other requests get a turn, in which members may join.
+            # Continue in a later turn; members may still join in between.
             self._timers.schedule(DeadlineKind.JOIN, 0)
 
     def _sync_phase_ended(self) -> None:
@@ -224,7 +224,7 @@ class Rebalance:
             self._remove_late()
             self.prepare(f"{late} of {count} members did not sync")
         if self._late:
-            # Other requests get a turn, in which members may join.
+            # Continue in a later turn; members may still join in between.
             self._timers.schedule(DeadlineKind.SYNC, 0)
         else:
             self.complete_join_if_all_joined()
@@ -249,15 +249,15 @@ class Rebalance:
 
     def remove(self, member: Member) -> None:
         """Remove a member. Then call `left`, unless a rebalance begins anyway."""
-        # If the client still waits, it must join as a new member.
+        # If the client still waits for an answer, it must join as a new member.
         self._effects.answer_join(member, JoinAnswer(ErrorCode.unknown_member_id, NO_MEMBER_ID))
         self._effects.answer_sync(member, SyncAnswer(ErrorCode.unknown_member_id))
         self._timers.cancel(DeadlineKind.SESSION, member.member_id)
         self._membership.remove(member.member_id)
 
     def _remove_absent(self) -> bool:
-        """Remove members that have not joined, except static ones; False if there are more to
-        remove.
+        """Remove members that have not joined, except static ones. Returns False if more remain to
+        be removed.
         """
         absent = (
             member

@@ -21,7 +21,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """The group that the metadata belongs to."""
+    """The key of a group's metadata."""
 
     group_id: str
 

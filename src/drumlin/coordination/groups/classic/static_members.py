@@ -1,8 +1,8 @@
 """Static members that come back under a new id, and their former state in the log (KIP-345).
 
-A member that comes back has its new id at once; the record with this id is written later, perhaps
-for another member's change. If writing fails, the member returns to its state in the log. Only the
-list of members changes here: no member is answered, and no rebalance begins.
+A member that comes back has its new id at once. The record with the new id is written later,
+perhaps because of another member. If that write fails, the member reverts to its state in the log.
+This file only changes the list of members; it answers no member and begins no rebalance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.coordination.groups.every_kind.messages import JoinRequest, Protoco
 
 
 class Former(NamedTuple):
-    """A static member before it came back."""
+    """The state of a static member before it came back."""
 
     member_id: str
     protocols: Protocols
@@ -47,14 +47,12 @@ class StaticMembers:
         return former
 
     def put_ahead_of_log(self, member: Member, former: Former) -> None:
-        """Keep the member's state in the log, until a record has its new id."""
+        """Remember the member's state in the log until a record has its new id."""
         assert member.group_instance_id is not None
         self._ahead_of_log.setdefault(member.group_instance_id, []).append(former)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Drop states that are older than this record, which has the ids that were current when it
-        was made.
-        """
+        """Forget former states that are older than this record, which lacks their ids."""
         if not self._ahead_of_log:
             return
         logged = {each.member_id for each in metadata.members}
@@ -65,7 +63,7 @@ class StaticMembers:
                 del self._ahead_of_log[instance_id]
 
     def become_as_logged(self, member: Member) -> None:
-        """Return the member to its state in the log; no change if the log has its new id."""
+        """Revert the member to its state in the log; do nothing if the log has the new id."""
         formers = self._ahead_of_log.pop(member.group_instance_id or "", None)
         if formers is not None:
             former = formers[0]

@@ -1,6 +1,6 @@
-"""The record of a group: its content, its members, and whether it must still be written.
+"""The record of a group: content, members, and whether the record must still be written.
 
-Reads the group, and never changes it.
+Reads the group, but never changes the group.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class StoredGroup:
         self._membership = membership
 
     def awaits(self, purpose: Purpose) -> bool:
-        """Whether the record must still be written: if not, no request waits for it any more."""
+        """Whether the record must still be written; if not, no request waits for the write."""
         state = self._generation.state
         if isinstance(purpose, Assigned):
             # If members have joined or left meanwhile, this generation has ended.
             is_current = purpose.generation_id == self._generation.id
             return is_current and state is GroupState.COMPLETING_REBALANCE
         if isinstance(purpose, StaticMemberReplaced):
-            # If a rebalance has begun, it answers the member, too.
+            # If a rebalance has begun, it will answer the member.
             member = self._membership.members.get(purpose.new_member_id)
             is_waiting = member is not None and member.join_waiter is not None
             return is_waiting and state is GroupState.STABLE
         return isinstance(purpose, Created) or state is GroupState.EMPTY
 
     async def metadata(self, purpose: Purpose) -> GroupMetadata | None:
-        """The group's record; None if the group does not await it any more."""
+        """The group's record; None if the group does not await the record any more."""
         generation = self._generation
         if isinstance(purpose, Created):
             return GroupMetadata(None, 0, None, None, generation.state_timestamp_ms, ())
@@ -88,7 +88,7 @@ class StoredGroup:
 
 
 def members_of(metadata: GroupMetadata) -> Iterator[Member]:
-    """The members in a record, each with the protocol in use: a record has no others."""
+    """The members in a record, which has only the protocol in use of each member."""
     for each in metadata.members:
         yield Member(
             each.member_id,

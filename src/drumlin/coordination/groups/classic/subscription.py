@@ -1,4 +1,4 @@
-"""The topics in a consumer's metadata; the broker ignores the rest.
+"""Reads the topics in a consumer's metadata; the broker ignores the rest of the metadata.
 
 Protocol type "consumer" starts its metadata with a version, an array of topics and user data;
 later versions only add fields after them.
@@ -15,7 +15,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
-#: Names that are read in one step.
+#: The names read in one step.
 _READ_AT_ONCE: Final = 64
 
 

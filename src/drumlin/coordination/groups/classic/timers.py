@@ -1,7 +1,7 @@
 """The deadlines of one group, set by their time from now.
 
-When one has passed, `Group.expire` is called. Decides on no deadline's time, and never reads the
-queue.
+When a deadline has passed, `Group.expire` is called. This file only sets and cancels deadlines at
+the request of others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Groups of the consumer protocol (KIP-848): the broker assigns, members follow at their own pace.
 
-`group.py` is one group in memory, changed by records alone. A request or a deadline first makes a
-decision, that is records and an answer (`heartbeats.py`, `departure.py`, `classic_members.py`); the
-group applies the records only when they are in the log.
+`group.py` is one group in memory, changed only by records. A request or a deadline leads to a
+decision, which consists of records and an answer (`heartbeats.py`, `departure.py`,
+`classic_members.py`). The group applies the records once they are in the log.
 """

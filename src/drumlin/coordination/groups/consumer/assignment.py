@@ -24,14 +24,14 @@ from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
-#: The work for a member, in partitions: assigning that many takes as long.
+#: The number of partitions whose assignment takes as long as the work for one member.
 _MEMBER_SIZE: Final = 10
 
 _NOTHING: Final[Partitions] = {}
 
 
 class NextTarget(NamedTuple):
-    """A target assignment, and the records of its changes."""
+    """A target assignment, and the records of the changes from the previous one."""
 
     epoch: TargetEpoch
     partitions: dict[str, Partitions]
@@ -39,7 +39,7 @@ class NextTarget(NamedTuple):
     instance_ids: dict[str, str]
     """Instance ids of static members, by member id."""
     records: list[GroupRecord]
-    """The records of the target's changes; those of `complete` follow."""
+    """The records of the changed targets; the records of `complete` follow them."""
 
     def epoch_record(self, group_id: str) -> GroupRecord:
         return TargetEpochKey(group_id), self.epoch
@@ -49,7 +49,7 @@ class Assigning:
     """The computation of an assignment for the current members, one of which joins or changes."""
 
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
-        """`former_id`: the id under which the group knows `joining`; usually its present id."""
+        """`former_id`: the id of `joining` in the group, usually its present id."""
         self._group, self._topics = group, _Topics(group)
         self._epoch = TargetEpoch(epoch, group.context.clock.wall_ms())
         self._known = dict(group.targets)
@@ -87,7 +87,7 @@ class Assigning:
             await give_way()
         name = preferred_assignor(group, votes)
         partitions = await ASSIGNORS[name](assignees, topics.counts)
-        # For a single member, only logged at level DEBUG.
+        # Assignments for a single member are only logged at level DEBUG.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",
@@ -106,7 +106,7 @@ class Assigning:
 
 
 class _Topics:
-    """The topics of a group, each looked up once, as topics may be created or deleted meanwhile."""
+    """The topics of a group, each looked up once, as topics may change in the meantime."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._find = group.context.topics.by_name
@@ -140,7 +140,7 @@ class _Topics:
 
 
 def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
-    """The assignor that most members ask for, or else the first configured one."""
+    """The assignor that most members name, or else the first configured one."""
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
     if known:
         return max(known, key=lambda name: known[name])

@@ -1,15 +1,15 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Such a member is reconciled like any other, but by requests of its own protocol. Its generation is
-its epoch. It gets the epoch from JoinGroup, and its assignment from SyncGroup; the answer
-REBALANCE_IN_PROGRESS to a heartbeat makes it revoke partitions and join again. There is no leader.
+A classic member is reconciled like any other member, but by requests of the classic protocol. Its
+generation is the member's epoch. The member gets the epoch from JoinGroup, and the assignment from
+SyncGroup. The answer REBALANCE_IN_PROGRESS to a heartbeat makes the member revoke partitions and
+join again. There is no leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.conversion import (
@@ -20,6 +20,7 @@ from drumlin.coordination.groups.consumer.conversion import (
 )
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.departure import fence
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     ClassicProtocols,
     Member,
@@ -43,16 +44,8 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.every_kind.states import DeadlineKind
-from drumlin.wire.embedded_protocol import (
-    ConsumerSubscription,
-    read_subscription,
-    write_assignment,
-)
+from drumlin.wire.embedded_protocol import ConsumerSubscription, read_subscription, write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
-
 
 # -- JoinGroup ---------------------------------------------------------------------------------
 
@@ -112,14 +105,14 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
-        return Decision((), answer)  # a later request of the member has been answered meanwhile
+        return Decision((), answer)  # a later request has been answered meanwhile
     change = MemberChange(group)
     progress = change.follow(member, owned, answer.generation_id)
     return Decision(change.records, _answer(request, member.member_id, progress.epoch))
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
-    """Set the deadline of a member's SyncGroup: its JoinGroup has been answered."""
+    """Set the deadline of a member's SyncGroup, as its JoinGroup has been answered."""
     member = group.members.get(member_id)
     if member is not None:
         group.cancel(DeadlineKind.JOIN, member_id)
@@ -166,7 +159,7 @@ def _updated(member: Member, request: JoinRequest, sent: ConsumerSubscription) -
 def _find(
     change: MemberChange, request: JoinRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member before this request (None if it is new) and after it.
+    """The member before this request (None if it is new) and after the request.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -258,7 +251,7 @@ def heartbeat(
 
 
 def _must_wait(group: ConsumerGroup, member: Member) -> bool:
-    """Whether other members still have partitions that are assigned to this one."""
+    """Whether other members still have partitions that are assigned to this member."""
     assigned = member.progress.assigned
     return any(
         group.is_owned(topic_id, partition)
@@ -268,7 +261,7 @@ def _must_wait(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: Member) -> None:
-    """Set the deadline for a member to join again, with the first answer that asks for this."""
+    """Set the deadline for a member to join again, unless it is set since an earlier request."""
     if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
         timeout_ms = member.subscription.rebalance_timeout_ms
         group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)
@@ -291,7 +284,7 @@ def _check(
 
 
 def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Decision:
-    """Let members of either protocol leave; the answer has a code for each."""
+    """Let members of either protocol leave; the answer has a code for each member."""
     codes: list[ErrorCode] = []
     gone: dict[str, Member] = {}
     for member_id, instance_id, _ in leaving:

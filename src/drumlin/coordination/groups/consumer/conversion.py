@@ -52,8 +52,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Converting a group that was too large is tried again once it has fewer than this fraction of its
-#: members, as an attempt takes long.
+#: A group that was too large to convert is retried only after it has shrunk to this fraction of its
+#: size, since an attempt is expensive.
 _TRIED_AGAIN: Final = 0.9
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
@@ -93,7 +93,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     group.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, the metadata of a member cannot be decoded.
+        KafkaError: GROUP_ID_NOT_FOUND, a member's metadata cannot be decoded.
     """
     epoch = group.generation_id
     group_id = group.group_id
@@ -128,7 +128,7 @@ def _upgraded(
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
         raise ValueError("it has user data of a custom assignor, which would be lost")
-    # The protocol in use comes first, as the next answer to the member names it again.
+    # The protocol in use comes first, so that the next answer to the member names it.
     protocols = sorted(member.protocols, key=lambda each: each[0] != protocol_name)
     subscription = Subscription(
         member.group_instance_id,
@@ -155,7 +155,7 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
 
 
 def stays_classic(group: Group) -> None:
-    """Note that the records of an upgrade do not fit into a batch."""
+    """Remember that this group's upgrade records do not fit into a batch."""
     size = len(group.membership.members)
     _log.warning("group %r of %d members is too large to be converted", group.group_id, size)
     group.stays_classic_from = _TRIED_AGAIN * size
@@ -167,7 +167,7 @@ def stays_classic(group: Group) -> None:
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
     """Whether the members that stay, with `coming` new classic ones, can be a classic group.
 
-    Only counts are compared, as a large group may lose its members one by one.
+    Compares counts only, to stay cheap: it runs each time a member leaves a large group.
     """
     size = len(group.members) - len(gone) + coming
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming
@@ -214,7 +214,7 @@ def to_classic(
 
 
 def stays_consumer(group: ConsumerGroup, size: int) -> None:
-    """Note that the records of a downgrade with so many members do not fit into a batch."""
+    """Remember that the records of a downgrade of `size` members do not fit into a batch."""
     _log.warning("group %r of %d members is too large to become classic", group.group_id, size)
     group.stays_consumer_from = _TRIED_AGAIN * size
 

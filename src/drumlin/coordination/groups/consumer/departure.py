@@ -49,8 +49,8 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 
 
 def _away(member: Member) -> Progress:
-    """The progress of a static member that leaves temporarily: the assignment stays, and the member
-    that returns may commit offsets for it.
+    """The progress of a static member that leaves temporarily. The member keeps its assignment, and
+    may commit offsets for the assigned partitions after it has returned.
     """
     assigned = {
         topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
@@ -110,7 +110,7 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
         member.member_id,
         _REASONS[deadline.kind],
     )
-    # The member stays until the records are written; a failed write is tried again.
+    # The member stays until the records are written; after a failed write, this runs again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
     return [fence(group, [member])]
 

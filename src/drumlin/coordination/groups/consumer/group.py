@@ -1,11 +1,11 @@
 """The state of a consumer group, as its records describe it. Makes no decisions.
 
-State that is in the log is changed by `replay` only, and by `follow` when a whole target assignment
-is in the log, as its records take effect together. State that is not in the log, such as
+State that is in the log is changed only by `replay`, and by `follow`, which applies all records of
+a target assignment together once all are in the log. State that is not in the log, such as
 `is_resolving` and `knows_metadata`, is set by other files.
 
-Counts (subscribers of topics, owners of partitions) are derived from the members, but kept because
-groups can be large.
+Counts (subscribers of topics, owners of partitions) could be derived from the members, but are kept
+because groups can be large.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
-#: Older versions of OffsetCommit have no field for a member's epoch.
+#: The first version of OffsetCommit with a field for a member's epoch.
 _COMMIT_WITH_EPOCH: Final = 9
 
 
@@ -66,7 +66,7 @@ class ConsumerGroup:
         """Incremented by every change of the group's records."""
         self.members: dict[str, Member] = {}
         self.epoch = _FIRST_EPOCH
-        """The group's epoch; if it exceeds the target's, a new target assignment is due."""
+        """The group's epoch. If it exceeds the target's epoch, a new target assignment is due."""
         self.metadata_hash = 0
         self.target_epoch = TargetEpoch(_FIRST_EPOCH, 0)
         self.targets: dict[str, Partitions] = {}
@@ -81,7 +81,7 @@ class ConsumerGroup:
         self.classic_count = 0
         self.has_partition_metadata = False
         self.stays_consumer_from: float = math.inf
-        """From this many members on, the records of a downgrade do not fit into one batch."""
+        """With this many members or more, the records of a downgrade do not fit into one batch."""
         # Not in the log: whether the metadata has been checked since its last change.
         self.knows_metadata = False
         self.knows_new_topics = False
@@ -243,7 +243,9 @@ class ConsumerGroup:
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
-        self.knows_metadata = self.knows_new_topics = False  # topics may have changed since
+        self.knows_metadata = self.knows_new_topics = (
+            False  # topics may have changed since the last check
+        )
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         self.revision += 1
@@ -320,8 +322,8 @@ class ConsumerGroup:
     def _limit_revocation(self, former: Member | None, member: Member) -> None:
         """Set or cancel the deadline of a revocation.
 
-        Classic members have a deadline for their next join instead, which is set when they must
-        join again.
+        Classic members have a deadline for their next join instead; it is set when a member is
+        asked to join again.
         """
         is_late = member.progress.state is MemberState.UNREVOKED_PARTITIONS
         if is_late and not member.is_classic:
@@ -338,7 +340,7 @@ class ConsumerGroup:
         self._cancel_all(member.member_id)
 
     def _forget_instance(self, member: Member) -> None:
-        """Remove a static member's instance id, unless another member has it now."""
+        """Remove a static member's instance id, unless another member has the instance id now."""
         instance_id = member.group_instance_id
         if instance_id is not None and self._static_ids.get(instance_id) == member.member_id:
             del self._static_ids[instance_id]
@@ -396,7 +398,7 @@ class ConsumerGroup:
     async def forget_rebalances(self, member_ids: Iterable[str]) -> None:
         """Cancel the rebalance deadlines of a removed group.
 
-        Its members' sessions continue in the group that replaces it, or are left to expire.
+        The members' sessions continue in the group that replaces this one, or are left to expire.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):

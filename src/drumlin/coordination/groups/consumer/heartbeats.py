@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     JOINING,
     LEAVING,
@@ -28,12 +28,9 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, Heart
 from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from drumlin.coordination.groups.consumer.group import ConsumerGroup
-
 
 def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:
-    """Check a request without looking at the group; `configured` are the names of assignors.
+    """Check a request independently of the group; `configured` are the names of assignors.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
@@ -123,14 +120,14 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
 def _follow(
     group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest
 ) -> Decision:
-    """Continue a heartbeat whose target assignment is complete: reconcile the member with it.
+    """Continue a heartbeat whose target assignment is complete: reconcile the member.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
-        return Decision((), answer)  # a later request of the member has been answered meanwhile
+        return Decision((), answer)  # a later request has been answered meanwhile
     change = MemberChange(group)
     progress = change.follow(member, request.owned, request.epoch)
     assignment = answer.assignment
@@ -140,7 +137,7 @@ def _follow(
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
-    """The member, if the heartbeat changes nothing, as usual; else None."""
+    """The member if the heartbeat changes nothing (the usual case), else None."""
     member = group.members.get(request.member_id)
     if (
         member is not None
@@ -216,10 +213,10 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
 def _find(
     change: MemberChange, request: HeartbeatRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member before this request (None if it is new) and after it.
+    """The member before this request (None if it is new) and after the request.
 
     Raises:
-        KafkaError: the client is not a member, or no longer.
+        KafkaError: the client is not a member, or no longer a member.
     """
     group = change.group
     instance_id = request.group_instance_id
@@ -248,7 +245,7 @@ def _find(
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
-    """Check that a request has the member's epoch, or, after a lost answer, its previous epoch."""
+    """Check that a request has the member's epoch (or the previous one, if an answer was lost)."""
     known, epoch = request.epoch, member.epoch
     if known in (JOINING, epoch):
         return

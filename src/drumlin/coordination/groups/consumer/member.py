@@ -17,7 +17,7 @@ from uuid import UUID
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-#: The previous epoch of a member that never had another.
+#: The previous epoch of a member in its first epoch.
 NO_EPOCH: Final = -1
 
 #: Topic id -> partitions.
@@ -27,7 +27,7 @@ PartitionEpochs = Mapping[UUID, Mapping[int, int]]
 
 
 class MemberState(IntEnum):
-    """The values are those in Kafka's records."""
+    """A member's state; the values are those in Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -41,7 +41,7 @@ class ClassicProtocols:
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata, the preferred one first."""
+    """Name and metadata of each protocol, the preferred protocol first."""
 
     @property
     def chosen(self) -> str:

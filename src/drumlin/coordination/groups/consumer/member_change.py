@@ -45,15 +45,15 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 #: The minimum time between two resolutions of known regular expressions.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
-#: The maximum size of an assignment that is made in the turn in which it is due; that takes a
-#: millisecond.
+#: The maximum size of an assignment that is computed immediately, in one turn of the loop, which
+#: takes a millisecond. A larger one takes several turns.
 _ASSIGNED_AT_ONCE: Final = 2_000
 
 
 class RegexChange(Enum):
     NONE = "none"
-    UPDATED = "updated"  # the topics of its regular expression are not known yet
-    RESOLVED = "resolved"  # the topics are known, even if there are none
+    UPDATED = "updated"  # the topics of the regular expression are not known yet
+    RESOLVED = "resolved"  # the topics are known (there may be none)
 
 
 class MemberChange:
@@ -122,9 +122,7 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Request the resolution of a new expression, or of all expressions if their results are
-        old.
-        """
+        """Request the resolution of a new expression, or of all if the results are old."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -164,7 +162,9 @@ class MemberChange:
         return had and subscription.regex != regex and self.group.regex_subscribers.get(regex) == 1
 
     def bump(self, names: Iterable[str], *, has_changed: bool) -> None:
-        """Begin a new epoch if something has changed; `names` are all subscribed topics."""
+        """Begin a new epoch if subscriptions or topics have changed; `names` are all subscribed
+        topics.
+        """
         group = self.group
         metadata_hash = hash_of(group.existing(names))
         if has_changed or metadata_hash != group.metadata_hash:
@@ -176,11 +176,10 @@ class MemberChange:
     # -- the target assignment -----------------------------------------------------------------
 
     def assign(self, member: Member) -> tuple[int, Partitions]:
-        """The epoch of the target assignment and the member's part in it; computes a new assignment
-        if one is due.
+        """The target assignment's epoch, and the member's part of the target assignment.
 
-        An assignment that takes more than a turn is left to `assigning`; until it is complete, no
-        other is due.
+        Computes a new assignment if one is due. If that takes more than a turn, the computation is
+        left to `assigning`; no other assignment is due until it is complete.
         """
         group = self.group
         former_id = _former_id(group, member)
@@ -238,8 +237,8 @@ class MemberChange:
     def follow(self, member: Member, owned: Partitions | None, known_epoch: int) -> Progress:
         """Like `reconcile`, for a member whose subscription does not change.
 
-        `known_epoch`: the epoch in the member's last request, which the member repeats if the
-        answer is lost.
+        `known_epoch`: the epoch in the member's last request; the member sends that epoch again if
+        the answer is lost.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.
@@ -256,7 +255,7 @@ class MemberChange:
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
     """Whether the target assignment is older than the epoch, and may be computed now.
 
-    So members that join at about the same time share one assignment.
+    Assignments have a minimum interval, so members that join at about the same time share one.
     """
     target_epoch, timestamp_ms = group.target_epoch.epoch, group.target_epoch.timestamp_ms
     if target_epoch >= epoch or group.is_assigning:
@@ -307,7 +306,7 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:
-    """The member's id in the group, from which a returning static member's new id may differ."""
+    """The member's id in the group; a static member that returns may have another id now."""
     former = group.static_member(member.group_instance_id)
     return member.member_id if former is None else former.member_id
 
@@ -326,7 +325,7 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
 
 
 def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
-    """The static member, if it has this id.
+    """The static member with this instance id, if its member id is this one.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

@@ -16,7 +16,7 @@ from drumlin.coordination.groups.every_kind.group_context import Topic
 
 _INT64: Final = struct.Struct(">q")
 _COUNT: Final = struct.Struct(">i")
-#: UUIDs themselves are slow to compare; the order is the same.
+#: Sort key: integers compare faster than UUIDs, in the same order.
 _order_of: Final = attrgetter("topic_id.int")
 
 

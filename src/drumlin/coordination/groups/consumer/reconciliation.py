@@ -8,8 +8,8 @@
         '----> UNRELEASED <------------------------------'
                until others have revoked its new partitions
 
-A member stays in its epoch until it has revoked the partitions that the next epoch takes from it:
-so it commits the offsets of a partition in an epoch in which it owned the partition.
+A member stays in its epoch until it has revoked the partitions that it loses in the next epoch. So
+the member commits the offsets of a partition in an epoch in which it owned the partition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Goal(NamedTuple):
     """The state that a member must reach.
 
     topics: the subscribed topics; the member must not keep partitions of other topics.
-    owners: topic id -> the partitions that any member has now.
+    owners: topic id -> the partitions that some member has now.
     owned: the partitions that the member reports; None if the request does not report any.
     """
 

@@ -75,7 +75,7 @@ class RegexKey:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A group's epoch. `metadata_hash`: the writer's own hash of the subscribed topics."""
+    """A group's epoch. `metadata_hash`: a hash of the subscribed topics, specific to the writer."""
 
     epoch: Int32
     metadata_hash: Annotated[Int64, Tag(0)] = 0
@@ -96,7 +96,9 @@ class ResolvedRegex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Written by Kafka 4.0 and before. Only its presence matters: it must be removed."""
+    """Subscribed partitions, written by Kafka 4.0 and before. The record must be removed if
+    present.
+    """
 
     data: bytes
 
@@ -126,7 +128,7 @@ class _SubscriptionFields:
     regex: str | None
     rebalance_timeout_ms: Int32
     assignor: str | None
-    # Null is written, too: without the tag, Kafka would take the member for a classic one.
+    # A null is written, too: without the tag, Kafka would treat the member as a classic one.
     classic: Annotated[_ClassicMember | None, Tag(0, is_always_written=True)] = None
 
 
@@ -227,8 +229,8 @@ def _read_progress(fields: _ProgressFields) -> Progress:
 
 
 def _partition_epochs(topics: tuple[_TopicEpochs, ...], epoch: int) -> PartitionEpochs:
-    """Partitions with their epochs. Records from before 4.3 have none: `epoch`, the member's, is
-    used.
+    """Partitions with their epochs. Records from before 4.3 have no such epochs; these get `epoch`,
+    the member's epoch.
     """
     result: dict[UUID, Mapping[int, int]] = {}
     for topic in topics:

@@ -17,9 +17,9 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that match as a whole.
+    """The names that match the whole pattern.
 
-    Takes long with very many topics, so call it in a thread.
+    Slow with very many topics, so it must be called in a thread.
     """
     try:
         compiled = compile_regex(pattern)

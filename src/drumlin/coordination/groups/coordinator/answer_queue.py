@@ -1,8 +1,8 @@
 """Answers the waiting requests of groups: many answers take several turns of the loop.
 
-Answers given in one turn are encoded and sent in the next: for a thousand members whose rebalance
-has ended, that turn would take tens of milliseconds. Making an answer takes time, too, so answers
-are made in the turn in which they are given.
+Answers given in one turn are encoded and sent in the next. When the rebalance of a thousand members
+ends, that next turn would take tens of milliseconds. Creating an answer also takes time, so each
+answer is created in the turn in which it is given.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from drumlin.turns import TURN_S
 
 _log = logging.getLogger(__name__)
 
-#: Up to this many answers are given in the turn in which they are decided.
+#: The most answers given immediately, in the turn in which they are decided.
 ANSWERS_PER_TURN: Final = 32
-#: Fewer are given in each later turn, as answered clients may send new requests by then.
+#: The most answers given in each later turn: fewer, as answered clients may send requests by then.
 _ANSWERS_PER_LATER_TURN: Final = 16
 
 
@@ -36,7 +36,7 @@ class AnswerQueue:
         self._has_none_left.set()
 
     def give(self, effect: Answer | Answers) -> None:
-        """Give one or a few answers at once, and many or slow answers in later turns."""
+        """Give one or a few answers immediately, and many or slow answers in later turns."""
         if isinstance(effect, Answer):
             _give(effect)
             return
@@ -72,7 +72,7 @@ class AnswerQueue:
 
     @staticmethod
     def _give_some(answers: Iterator[Answer | None], at_most: int, turn_s: float) -> bool:
-        """Give as many answers as fit into a turn; returns whether all are given."""
+        """Give as many answers as fit into a turn; returns whether none are left."""
         given, ends_at = 0, time.monotonic() + turn_s
         for each in answers:
             if each is not None:

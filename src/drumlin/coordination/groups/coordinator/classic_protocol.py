@@ -33,18 +33,18 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Bytes of metadata that a member may send for all of its protocols. They stay in memory until the
-#: member's session ends, even without a connection; all members of a group must fit into a record
-#: of 1 MiB.
+#: The most bytes of metadata that a member may send for all of its protocols. The metadata stays in
+#: memory until the member's session ends, even without a connection; all members of a group must
+#: fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20
 
 
 class ClassicProtocol:
-    """Members of the classic protocol in the groups of the partitions that are led here.
+    """Requests of the classic protocol to the groups that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the limits of session timeouts.
-        writer, effects, alarm: the coordinator's.
+        writer, effects, alarm: those of the coordinator.
     """
 
     def __init__(

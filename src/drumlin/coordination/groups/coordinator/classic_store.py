@@ -1,9 +1,8 @@
-"""Writes the records of classic groups: at once, or, with very many members, in turns.
+"""Writes the records of classic groups. With very many members, that takes several turns.
 
-One record has all members of a group. Its content is gathered in several turns of the loop, then
-encoded in a thread. Other requests run meanwhile, so the group must still await the record at the
-end; if it does not, or was removed or moved, nothing is written. The group decides on the
-consequences of success and failure.
+One record has all members of a group. The record's content is gathered over several turns of the
+loop, then encoded in a thread. Other requests run meanwhile. If the group no longer awaits the
+record at the end, or was removed or moved, nothing is written. The group handles the outcome.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
 
-#: Limits of a record that is encoded in one turn; at these limits that takes a millisecond.
+#: Limits of a record that is encoded in one turn, which takes a millisecond at most.
 _MEMBERS_AT_ONCE: Final = 200
 _BYTES_AT_ONCE: Final = 64 * 1024
 
 
 class ClassicStore:
-    """The records of classic groups in the partitions that are led here.
+    """Writes the records of the classic groups that this broker coordinates.
 
-    Handed in:
-        writer, log, effects, background: the coordinator's.
+    Args:
+        writer, log, effects, background: those of the coordinator.
         clock: wall time, for records.
         codec(): the compression of batches, as a number of `CODECS`.
     """
@@ -64,7 +63,7 @@ class ClassicStore:
         """Write the group's decision, and report the outcome to the group."""
         is_replacement = isinstance(store.purpose, StaticMemberReplaced)
         if is_replacement and group.replacements:
-            group.replacements.append(store)  # one record is enough for all
+            group.replacements.append(store)  # one record has all replacements
             return
         stores, count = [store], len(group.membership.members)
         # A group's records are written in order, which matters only if there are members.
@@ -104,7 +103,7 @@ class ClassicStore:
         """Write one record for all of `stores`."""
         confirmation = None
         try:
-            async with self._storing:  # one at a time, which also keeps the order
+            async with self._storing:  # one record at a time, in order
                 if group.replacements is stores:
                     group.replacements = []  # later members are in the next record
                 try:
@@ -114,11 +113,11 @@ class ClassicStore:
                     confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
-                    # Before the next record is made, which must not include the changes undone
-                    # here.
+                    # Undo the changes before the next record is created, which must not include
+                    # them.
                     await self._tell_stored(shard, group, stores, _code_of(group, failure))
                     return
-            await asyncio.sleep(0)  # the rest takes a turn of its own
+            await asyncio.sleep(0)  # run the rest in a separate turn
         finally:
             group.stores_under_way -= 1
         if confirmation is None:
@@ -140,7 +139,7 @@ class ClassicStore:
             metadata = await group.to_store(purpose)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
-                # A member that waits now has waited all the time: a rebalance would have answered
+                # A member that waits now has waited all along, as a rebalance would have answered
                 # it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata

@@ -1,4 +1,4 @@
-"""The group coordinator: passes a request to its group, and to the part that carries it out.
+"""The group coordinator: passes a request to its group, then the decision to the other parts.
 
 Owns and connects the parts. Makes no decision for a group, and appends no records itself.
 All state changes run on the event loop without awaiting; only answers wait, for other members
@@ -58,27 +58,27 @@ from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
-#: Deadlines that pass while a group is loading are put off by this time, as its members need time
-#: for a heartbeat.
+#: How long a deadline is postponed if it passes while its group is loading: the members cannot send
+#: heartbeats then.
 _LOADING_RETRY_S: Final = 5.0
-#: Offsets that are deleted in one batch with their group; that many take about two milliseconds.
+#: The most offsets that are deleted in one batch with their group, in about two milliseconds.
 _DELETED_WITH_GROUP: Final = 200
 
 
 class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord]):
     """All groups that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time for records, monotonic time for deadlines.
         topic: `__consumer_offsets`.
         topics: the topics to which groups can subscribe.
         group_setting(group_id, key): the configuration of a single group.
 
-    The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
-    `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
+    The broker calls `start` and `close`; `become_leader` and `resign` for each partition of
+    `__consumer_offsets` that it begins or ceases to lead; and `topic_deleted`.
 
-    Requests raise `KafkaError` with the error for the client.
+    Requests raise `KafkaError` with the error code for the client.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     def _on_loaded(self, partition: int) -> None:
         self._alarm.set()
-        if self._context.topics.was_any_deleted():  # otherwise no group needs to be checked
+        if self._context.topics.was_any_deleted():  # otherwise there are no orphaned offsets
             self._background.spawn(self._removals.remove_orphans(partition))
 
     def _unload(self, shard: GroupShard) -> Coroutine[Any, Any, None]:
@@ -217,7 +217,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             shard = self._shard_with_members(group_id)
         except KafkaError as refusal:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
-                return  # the client cannot be checked yet, and counts as a member
+                return  # the group is still loading, so the client is assumed to be a member
             raise
         self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
@@ -262,7 +262,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._consumer_group(self._shard_of(group_id), group_id)
 
     def topic_changed(self, topic: str, *, is_new: bool) -> None:
-        """Have groups check a topic again that was created, deleted, or got more partitions."""
+        """Let groups check a topic again after it was created, deleted, or got more partitions."""
         for partition in self._partitions.partitions():
             shard = self._partitions.find(partition)
             for group in [] if shard is None else list(shard.groups.values()):
@@ -279,8 +279,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """OffsetCommit: returns a code for each offset, when all are in the log.
 
-        Offsets that fit into one batch are committed together or not at all. Of several batches,
-        only the first may be committed; the codes show which.
+        Offsets that fit into one batch are committed together or not at all. If there are several
+        batches, perhaps only the first ones are committed; the codes show which.
 
         Raises:
             KafkaError: no offset was committed.
@@ -296,7 +296,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         member_id: str | None = None,
         member_epoch: int = NO_EPOCH,
     ) -> Iterator[FetchedOffsets]:
-        """OffsetFetch of one group: returns its committed offsets in pieces; see `all_confirmed`.
+        """OffsetFetch for one group: returns the committed offsets in pieces; see `all_confirmed`.
 
         With `requires_stable`, the code is UNSTABLE_OFFSET_COMMIT if a transaction may change an
         offset. A member of a consumer group must give its current epoch.
@@ -313,7 +313,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
     ) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
-        """TxnOffsetCommit: like `commit`, but takes effect when the producer's transaction commits.
+        """TxnOffsetCommit: like `commit`, but takes effect once the producer's transaction commits.
 
         `verification`: the transaction coordinator's verification of the group's partition.
 
@@ -323,7 +323,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._offsets.commit(self._shard_with_members, commit, verification)
 
     def partition_to_commit(self, group_id: str) -> int:
-        """The partition that `commit_in_transaction` will write to.
+        """The partition to which `commit_in_transaction` will write.
 
         Raises:
             KafkaError: the group is not available here.
@@ -340,7 +340,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._partitions.shard(partition)
 
     def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
-        """Commit or drop a transaction's offsets: its marker has been appended."""
+        """Commit or drop a transaction's offsets, as the transaction's marker has been appended."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     async def delete_offsets(
@@ -403,11 +403,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     async def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one group.
 
-        Very many offsets are deleted first; then the group is deleted, with offsets that were
-        committed meanwhile.
+        If there are very many offsets, these are deleted first; then the group is deleted, with the
+        offsets that were committed meanwhile.
 
         Raises:
-            KafkaError: the group was not deleted; if it has very many offsets, some may have been.
+            KafkaError: the group was not deleted, but some of very many offsets may have been.
         """
         shard = self._shard_of(group_id)
         while True:

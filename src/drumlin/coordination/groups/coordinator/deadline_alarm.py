@@ -1,6 +1,6 @@
 """A timer for the deadlines of groups; many passed deadlines take several turns of the loop.
 
-Owns the time of the next check, and does not know the meaning of a deadline.
+Owns the time of the next check. Does not interpret deadlines.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from drumlin.turns import end_of_new_turn
 
 
 class DeadlineAlarm:
-    """An alarm that goes off when the next deadline passes, from `start` to `stop`.
+    """A timer for the next deadline, active from `start` to `stop`.
 
-    Handed in:
+    Args:
         deadlines: the deadlines of all groups.
         clock: monotonic time.
         tell(deadline): called when the deadline has passed.
@@ -57,19 +57,19 @@ class DeadlineAlarm:
         self._handle = loop.call_at(when, self.wake)
 
     def wake(self) -> bool:
-        """Expire deadlines that have passed; returns whether more are left for the next call.
+        """Expire deadlines that have passed; returns whether some are left for the next call.
 
         A heartbeat is in time if it arrives before its deadline is checked.
         """
         self._handle = None
         try:
             return not self._tell_due()
-        finally:  # a fault in one group does not affect the others
+        finally:  # an exception in one group must not stop the timer
             self.set()  # for the next turn, if more deadlines are due
 
     def _tell_due(self) -> bool:
-        """Expire as many deadlines as fit into a turn; returns whether none is left. The others
-        stay due.
+        """Expire as many deadlines as fit into a turn; the rest stay due. Returns whether none is
+        left.
         """
         ends_at = end_of_new_turn()
         for deadline in self._deadlines.look(self._clock.monotonic()):

@@ -1,7 +1,7 @@
 """Carries out the decisions of groups of all kinds, with their effects in order.
 
-Records are appended and applied; answers are given, at once or in turns; long work is started as a
-task. This code makes no decisions, and never waits.
+Records are appended and applied; answers are given, immediately or over several turns; long-running
+work is started as a task. This code makes no decisions, and never waits.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Effects:
-    """Carries out effects for the groups of the partitions that are led here.
+    """Carries out effects for the groups that this broker coordinates.
 
-    Handed in:
-        writer, log, work, answers: the coordinator's.
+    Args:
+        writer, log, work, answers: those of the coordinator.
         alarm: set after each effect, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
     """
@@ -100,7 +100,7 @@ class Effects:
         decision: Decision,
         confirmation: Confirmation | None,
     ) -> Pending[Any]:
-        """Carry out the rest of a decision whose records are written; the answer awaits
+        """Carry out the rest of a decision whose records were appended; the answer awaits
         `confirmation`.
         """
         answer: Pending[Any] = self._log.written(decision.answer, confirmation)

@@ -1,8 +1,8 @@
 """Work of groups that takes longer than a turn of the loop.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is computed
-and encoded over several turns of the loop; meanwhile the group keeps its present one. No decision
-is made here; the group gets the results.
+and encoded over several turns of the loop; meanwhile the group keeps its present assignment. The
+group gets the results and decides what to do with them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class LongWork:
-    """Long work begun by groups of the partitions that are led here.
+    """Long-running work of the groups that this broker coordinates.
 
-    Handed in:
-        writer, log, alarm, background: the coordinator's.
+    Args:
+        writer, log, alarm, background: those of the coordinator.
         topics: the topics to which groups can subscribe.
     """
 
@@ -85,9 +85,10 @@ class LongWork:
         answer: Any,
         first: Pending[Any],
     ) -> asyncio.Future[Any]:
-        """Begin an assignment; returns the answer to its request, which need not be awaited.
+        """Begin an assignment; returns the response to the request that caused it.
 
-        If the assignment fails, the answer is `first`: that is `answer`, once confirmed.
+        The assignment continues even if the response is not awaited. If the assignment fails, the
+        response is `answer`, sent once its records are committed (`first`).
         """
         group.is_assigning = True
         work = self._go_on_assigning(shard, group, assign, answer, first)
@@ -139,4 +140,4 @@ class LongWork:
         followed = assign.follow(group, answer)
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
-        return self._log.written(followed.answer, confirmation)  # its last records
+        return self._log.written(followed.answer, confirmation)  # confirmed with its last records

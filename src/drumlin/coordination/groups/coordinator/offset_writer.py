@@ -1,7 +1,7 @@
-"""Writes and deletes committed offsets: a few at once, very many over several turns of the loop.
+"""Writes and deletes committed offsets. Very many offsets take several turns of the loop.
 
-Owns the conversion of a request to batches, and the timing of a check before each batch. The shard
-decides whether the group allows the change.
+Converts a request to batches, and checks again before each batch whether the change is allowed. The
+shard makes that decision.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _REMOVED_AT_ONCE: Final = 1000
 
 
 class OffsetWriter:
-    """Writes the offsets in the partitions of `__consumer_offsets` that are led here.
+    """Writes the offsets in the partitions of `__consumer_offsets` that this broker leads.
 
-    Handed in:
-        writer, log: the coordinator's.
+    Args:
+        writer, log: those of the coordinator.
         clock: wall time, for records.
         config: the length limit of metadata, the compression of batches.
     """
@@ -61,8 +61,7 @@ class OffsetWriter:
         `find`: returns the shard of a group, or raises if it is not available now.
 
         Raises:
-            KafkaError: no offset is committed, though some offsets of a transaction may be in the
-                log.
+            KafkaError: no offset is committed; but some offsets of a transaction may be in the log.
         """
         shard = find(commit.group_id)
         check = shard.admit_commit(commit.group_id, commit.committer)
@@ -87,7 +86,7 @@ class OffsetWriter:
         batches = await packer.batches()
         if (
             len(batches) == 1 and commit.is_one_piece and not codec
-        ):  # no other code has run since the check
+        ):  # written in the same turn as the check
             confirmation = self._writer.write_batches_at_once(
                 shard,
                 batches,
@@ -128,7 +127,7 @@ class OffsetWriter:
             refusal = error.code
             return counts_partly(commit, count, error)
 
-        left = emptied(batches)  # each batch is freed once written, as it may be large
+        left = emptied(batches)  # frees each batch once it is written, as it may be large
         confirmation = await self._writer.write_batches(
             shard, left, check_again, take_over, verification, is_part_enough
         )
@@ -185,7 +184,7 @@ class OffsetWriter:
         topics: Mapping[str, Sequence[int]],
         check: Callable[[], None],
     ) -> Confirmation | None:
-        """Append and apply tombstones for offsets; `check` raises if that is not allowed.
+        """Append and apply tombstones for offsets; `check` raises if the deletion is not allowed.
 
         Raises:
             KafkaError: as `ShardWriter.write`, or as `check`.

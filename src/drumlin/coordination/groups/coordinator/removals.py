@@ -1,8 +1,7 @@
 """Removes offsets that have expired, or whose topic was deleted.
 
 A group without members is removed with its last offset. The shard chooses the records, some at a
-time; offsets whose tombstones cannot be written are tried again later. No requests are answered
-here.
+time. Offsets whose tombstones cannot be written are removed later. Answers no requests.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class WriteFound(Protocol):
 
 
 class Removals:
-    """Removes offsets in the partitions of `__consumer_offsets` that are led here.
+    """Removes offsets in the partitions of `__consumer_offsets` that this broker leads.
 
-    Handed in:
-        writer, partitions, write_found: the coordinator's.
+    Args:
+        writer, partitions, write_found: those of the coordinator.
         config: the retention time of offsets, and the interval of checks.
     """
 
@@ -78,7 +77,7 @@ class Removals:
                 return False
             count += len(records)
             if await give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # another broker has led the partition meanwhile: begin again
+                return False  # another broker has led the partition meanwhile: start over
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True
@@ -104,7 +103,7 @@ class Removals:
         removable: Callable[[GroupShard, str], Iterator[list[GroupRecord]]],
         what: str,
     ) -> None:
-        """Write, for each group of a partition, the records that remove part of it."""
+        """For each group of a partition, write the records of a partial removal."""
 
         def find(shard: GroupShard) -> Iterator[Found[GroupRecord]]:
             for group_id in list(shard.groups):

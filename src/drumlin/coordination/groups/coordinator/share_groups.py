@@ -1,8 +1,8 @@
 """The asynchronous part of share groups: passes requests to the group, and manages its share state.
 
-The records of share groups are in `__consumer_offsets` beside those of other groups; the group
-coordinator owns these partitions and writes to them. The share coordinator keeps the share state of
-a group's partitions. Requests raise `KafkaError` with the error for the client.
+The records of share groups are in `__consumer_offsets`, like those of other groups; the group
+coordinator owns that topic's partitions and writes to them. The share coordinator keeps the share
+state of a group's partitions. Requests raise `KafkaError` with the error for the client.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ from drumlin.coordination.groups.share.outcomes import (
     for_each,
     topic_outcomes,
 )
-from drumlin.coordination.groups.share.records import (
-    StatePartitionMetadata,
-    TopicPartitions,
-)
+from drumlin.coordination.groups.share.records import StatePartitionMetadata, TopicPartitions
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
 from drumlin.turns import give_way
@@ -84,7 +81,7 @@ class ShareGroupMembership:
         self._background = Background()
 
     async def close(self) -> None:
-        """End the tasks that no member waits for."""
+        """End the background tasks."""
         await self._background.end()
 
     # -- finding -----------------------------------------------------------------------------
@@ -107,7 +104,7 @@ class ShareGroupMembership:
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
     def _found_or_new(self, shard: GroupShard, group_id: str) -> ShareGroup:
-        """The group, or a new one, which exists only once it has a record in the log."""
+        """The group, or a new one, which does not exist until its first record is in the log."""
         if group_id in shard.groups:
             return self._found(shard, group_id)
         group = new_group(GroupKind.SHARE, group_id, self._groups.context)
@@ -146,7 +143,7 @@ class ShareGroupMembership:
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
             return response
-        # A member that has waited gets its partitions now, not with its next heartbeat.
+        # The member has waited, so it gets its partitions in this answer.
         again = request._replace(member_epoch=response.member_epoch)
         response, _ = await self._beat(group_id, again, at_once=True)
         return response
@@ -232,7 +229,7 @@ class ShareGroupMembership:
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group is not available here.
         """
-        self._groups.shard_of(group_id)  # refuse before looking anything up
+        self._groups.shard_of(group_id)  # refuse early, before any lookup
         found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
@@ -253,9 +250,9 @@ class ShareGroupMembership:
     async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
     ) -> tuple[Found, Starts]:
-        """The request by topic, and its part for existing partitions."""
+        """The request by topic, and the part of the request for existing partitions."""
         offsets_of: dict[str, dict[int, int]] = {}
-        for name, offsets in wanted:  # a topic may be named twice
+        for name, offsets in wanted:  # a topic may occur twice
             offsets_of.setdefault(name, {}).update(offsets)
             await give_way()
         found: Found = []

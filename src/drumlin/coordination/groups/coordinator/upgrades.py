@@ -1,9 +1,10 @@
 """Converts classic groups to consumer groups, when a member of the consumer protocol joins.
 
-The records of a conversion are one batch, so that the group has exactly one kind in the log. A
-batch holds 1 MiB of records by default; if a group needs more, the joining member is refused.
+The records of a conversion form one batch, so that the group always has exactly one kind in the
+log. A batch has at most 1 MiB by default. If the conversion needs more, the joining member is
+refused.
 
-`consumer/conversion.py` decides whether a group may be converted, and makes the new group.
+`consumer/conversion.py` decides whether a group may be converted, and creates the new group.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Upgrades:
-    """Conversions of groups in the partitions that are led here.
+    """Converts groups that this broker coordinates.
 
-    Handed in:
+    Args:
         context: the context of all groups.
-        writer, effects: the coordinator's.
+        writer, effects: those of the coordinator.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Upgrades:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
         if group is not None and group.membership.members:
             return self._upgrade(shard, group, request)
-        # An empty classic group may have deadlines, which the new group must not touch.
+        # An empty classic group may have deadlines, which the new group must not change.
         upgraded = ConsumerGroup(group_id, self._apart if group else self._context)
         decision = heartbeats.heartbeat(upgraded, request)
         if group is not None:
@@ -88,7 +89,9 @@ class Upgrades:
         def records() -> Iterator[GroupRecord]:
             nonlocal decision
             for key, value in to_consumer(group, self._context.topics):
-                if type_of(key).kind is GroupKind.CONSUMER:  # other records end the classic group
+                if (
+                    type_of(key).kind is GroupKind.CONSUMER
+                ):  # the others are the classic group's tombstones
                     upgraded.replay(key, value)
                 yield key, value
             decision = heartbeats.heartbeat(upgraded, request)

@@ -1,7 +1,7 @@
-"""The interface of groups of every kind to the coordinator, and the effects that they return.
+"""The interface of all kinds of groups to the coordinator, and the effects that groups return.
 
 Methods of a single kind (joining, heartbeats) are in the class of that kind. Effects are plain
-values, and are carried out in order.
+values; the coordinator carries them out in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AnyGroup(Protocol):
     def kind(self) -> GroupKind: ...
     @property
     def protocol_type(self) -> str | None:
-        """The protocol type in ListGroups, mostly "consumer"."""
+        """The protocol type in ListGroups, usually "consumer"."""
 
     @property
     def state_name(self) -> str:
@@ -46,7 +46,7 @@ class AnyGroup(Protocol):
         """
 
     def note_commit(self, committer: Committer) -> None:
-        """Note a commit that passed the check: in some kinds of groups it counts as a heartbeat."""
+        """Handle a commit that passed the check. Some kinds of groups count it as a heartbeat."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
@@ -80,8 +80,8 @@ class AnyGroup(Protocol):
     async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Restore the group's state from its records, in the order in which they were written.
 
-        Gives way in between; the group gets no request before the end. Actions that the state
-        requires are left to a deadline, which may be due at once.
+        Yields to the event loop in between; the group gets no request before the end. If the state
+        requires an action, a deadline triggers it, perhaps immediately.
         """
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
@@ -91,10 +91,11 @@ class AnyGroup(Protocol):
         """Answer all waiting requests: the group has moved to another broker, or was deleted."""
 
     async def dissolve(self) -> list[Any]:
-        """Remove deadlines after `unload`: otherwise a new group of the same name would get them.
+        """Remove deadlines after `unload`: otherwise they would apply to a new group of the same
+        name.
 
-        Returns the group's large collections, to be freed one by one. The group gets no more
-        requests.
+        Returns the group's large collections, which the caller frees one by one. The group gets no
+        more requests.
         """
 
 
@@ -107,7 +108,7 @@ class Decision(NamedTuple):
     answer: the answer to the request that led to the decision, if there was one.
     then: returns further effects for the changed group, which may be of another kind.
     otherwise: returns another decision, for records that do not fit into one batch.
-    assign: a long computation, to be completed before the answer is given.
+    assign: a long computation, which the answer awaits.
     """
 
     records: Sequence[GroupRecord] = ()
@@ -120,8 +121,8 @@ class Decision(NamedTuple):
 class Assign(NamedTuple):
     """The computation of a target assignment of very many members, while the group continues.
 
-    make(): computes the target from copies of the group's state: its `epoch`, and the `records` of
-        its changes.
+    make(): computes the target from copies of the group's state. The target has an `epoch`, and
+        the `records` of the changes from the previous target.
     complete(group, target): returns the last records, which correct the target for the current
         members, and the value from which the group's own `follow` applies all records.
     follow(group, answer): returns the decision on the same request when the assignment is complete,
@@ -140,7 +141,7 @@ class NextTarget(Protocol):
     def epoch(self) -> TargetEpoch: ...
     @property
     def records(self) -> Sequence[GroupRecord]:
-        """The records of the target's changes, without the last ones."""
+        """The records of the changed targets, without the last records."""
 
 
 class Resolve(NamedTuple):

@@ -1,4 +1,4 @@
-"""The parts of the broker that every group uses."""
+"""The parts of the broker that all groups use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Topics(Protocol):
     def by_name(self, name: str) -> Topic | None: ...
     def by_id(self, topic_id: UUID) -> Topic | None: ...
     def names(self) -> Collection[str]:
-        """The names of all topics, which may be very many: search them without making a copy."""
+        """The names of all topics. There may be very many, so search them without making a copy."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
-        """Whether the topic is known to be deleted; it may be missing for other reasons."""
+        """Whether the topic is known to be deleted; one may be missing for other reasons."""
 
     def was_any_deleted(self) -> bool:
         """Whether any topic is known to be deleted."""

@@ -19,7 +19,7 @@ class RecordKey(Protocol):
     def group_id(self) -> str: ...
 
 
-#: A record of the topic, key and value; without a value it is a tombstone.
+#: A record of the topic: key and value; None is a tombstone.
 GroupRecord = tuple[RecordKey, Any | None]
 
 

@@ -1,8 +1,8 @@
 """Inputs and outputs of the group state machine. Plain values.
 
-They have the content of Kafka's requests and responses, without versions: handlers translate. A
-`waiter` is an object of the caller that is returned with the answer: a future in the broker, a
-label in a test.
+They have the content of Kafka's requests and responses, independent of versions; the broker's
+handlers translate. A `waiter` is an object of the caller that is returned with the answer: in the
+broker a future, in a test a label.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     requires_known_member_id: bool = True
-    """KIP-394: a new dynamic member gets its id first, and then joins with it."""
+    """KIP-394: a new dynamic member first gets an id, and then joins with that id."""
     can_skip_assignment: bool = True
     """KIP-814: a static leader that comes back need not compute the assignment again."""
     reason: str | None = None
@@ -80,7 +80,7 @@ class SyncAnswer(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member that leaves: by member id, or a static member by instance id alone."""
+    """A member that leaves, identified by member id, or (a static member) by instance id alone."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -95,10 +95,10 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Answer many requests, giving way if there are very many.
+    """Answer many requests; if there are very many, over several turns.
 
-    The answers are final, and nothing else answers the requests, so all answers must be given. None
-    among them only marks a point for giving way.
+    The answers are final, and nothing else answers the requests, so all answers must be given. A
+    None among the answers marks a point at which to yield to the event loop.
     """
 
     number: int
@@ -122,12 +122,12 @@ class Assigned:
     generation_id: int
     asked: Iterable[tuple[str, bytes]]
     assignments: dict[str, bytes] = field(default_factory=dict)
-    """Assignments of the group's members, filled in while the record is made."""
+    """Assignments of the group's members, filled in while the record is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberReplaced:
-    """A static member came back under a new id, into an unchanged generation."""
+    """A static member came back under a new id; the generation stays the same."""
 
     former_id: str
     new_member_id: str
@@ -141,8 +141,8 @@ Purpose = Created | Emptied | Assigned | StaticMemberReplaced
 class Store:
     """Write the record of `Group.to_store`, then call `Group.stored`.
 
-    Other requests may run between the two. If `Group.awaits` returns False before the write, the
-    write is not needed any more.
+    Other requests may run before the write. If `Group.awaits` returns False by then, the write is
+    not needed any more.
     """
 
     purpose: Purpose

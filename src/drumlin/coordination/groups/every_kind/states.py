@@ -36,19 +36,20 @@ class IllegalTransition(AssertionError):
     """A bug in the broker: the group's state does not allow this transition."""
 
 
-#: Not configurable, as in Kafka: a join must end even if the client has disconnected.
+#: How long a new member may wait in a join, so that the join ends even if the client disconnects.
+#: Not configurable, as in Kafka.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-#: Pause before another attempt to write the record of an empty group.
+#: The pause before another attempt to write the record of an empty group.
 EMPTIED_AGAIN_MS: Final = 5_000
 
 
 class DeadlineKind(Enum):
-    SESSION = "session"  # a member has sent no heartbeat
+    SESSION = "session"  # a member has not sent a heartbeat
     JOIN = "join"  # members have not rejoined
-    SYNC = "sync"  # members have not asked for their assignment
+    SYNC = "sync"  # members have not sent SyncGroup
     REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
 
-    # Every heartbeat looks up a deadline, and Enum's own hash is slow. Its members are singletons.
+    # Every heartbeat looks up a deadline, and Enum's own hash is slow. Members are singletons.
     __hash__ = object.__hash__
 
 

@@ -1,4 +1,4 @@
-"""The limit of topics that one member of a group may name.
+"""The limit on the number of topics that one member of a group may name.
 
 A group looks up all its topics in one turn of the loop whenever a subscription changes. A member
 that needs more topics uses a pattern, or several members.

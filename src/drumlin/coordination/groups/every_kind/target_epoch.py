@@ -16,7 +16,7 @@ class TargetEpoch:
 
     epoch: Int32
     timestamp_ms: Annotated[Int64, Tag(0)] = 0
-    """The time at which the assignment was computed; 0 if it was not."""
+    """The time at which the assignment was computed; 0 if none was computed."""
 
 
 TARGET_EPOCH: Final = ValueSchema[TargetEpoch]("target assignment", TargetEpoch)

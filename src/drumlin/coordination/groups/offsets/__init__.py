@@ -1,1 +1,1 @@
-"""Offsets that groups have committed, and those of transactions that are still open."""
+"""Offsets that groups have committed, and pending offsets of open transactions."""

@@ -20,7 +20,7 @@ class Commit(NamedTuple):
     group_instance_id: str | None
     generation_id: int
     retention_ms: int | None
-    """Sent by the oldest clients only; None means the broker's retention."""
+    """Sent only by the oldest clients; None means the broker's retention time."""
     offsets: Sequence[TopicOffsets]
     """The offsets, in pieces of at most `PIECE_MAX`; a topic may occur several times."""
     version: int = 10
@@ -48,7 +48,7 @@ class Commit(NamedTuple):
 def is_longer(metadata: bytes, java_length_max: int) -> bool:
     """Whether a text is longer than the limit as Kafka counts it: in UTF-16 units."""
     if len(metadata) <= java_length_max:
-        return False  # each unit has at least one byte
+        return False  # each unit takes at least one byte
     return len(metadata.decode().encode("utf-16-le")) // 2 > java_length_max
 
 
@@ -57,7 +57,7 @@ async def sorted_out(
 ) -> tuple[list[ErrorCode], list[TopicOffsets]]:
     """An error code for each offset in order, and the offsets that may be committed.
 
-    Gives way if there is more than one piece.
+    Yields to the event loop if there is more than one piece.
     """
     codes: list[ErrorCode] = []
     accepted: list[TopicOffsets] = []
@@ -79,8 +79,9 @@ async def sorted_out(
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
     """Whether the first `count` offsets stay committed if the next ones are refused.
 
-    Offsets of a transaction take effect only with its marker, and a client that gets an error sends
-    all offsets again before it ends the transaction. If the group was deleted, so were its offsets.
+    They do not count in a transaction: its offsets take effect only with the marker, and a client
+    that gets an error sends all offsets again before it ends the transaction. They do not count
+    either if the group was deleted meanwhile, together with its offsets.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone

@@ -1,7 +1,7 @@
 """Committed offsets of a group for OffsetFetch: in pieces, column by column.
 
-Offsets are copied from records to the response without decoding: a group may have thousands of
-them, and most consist only of an offset and a leader epoch.
+Offsets are copied from records to the response without decoding, as a group may have thousands of
+offsets. Most of these consist only of an offset and a leader epoch.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class FetchedOffsets(NamedTuple):
 
 
 class Fetching:
-    """The offsets of one group, as they are read. `is_unstable(key)`: whether a transaction may
-    change the offset.
+    """Reads the offsets of one group. `is_unstable(key)`: whether a transaction may change the
+    offset.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Fetching:
     def pieces(
         self, topic: str, partitions: Sequence[int], *, leaves_out: bool
     ) -> Iterator[FetchedOffsets]:
-        """The committed offsets; `leaves_out`: omit partitions without one."""
+        """The committed offsets; `leaves_out`: omit partitions without a committed offset."""
         begins = True
         for first in range(0, max(1, len(partitions)), _AT_ONCE):
             some = partitions[first : first + _AT_ONCE]
@@ -97,7 +97,7 @@ class Fetching:
         return piece._replace(partitions=named)
 
     def _committed(self, key: OffsetKey) -> CommittedOffset | None:
-        """The committed offset; None if it belongs to a former topic of the same name."""
+        """The committed offset; None if the offset belongs to a former topic of the same name."""
         packed = self._offsets.packed(*key)
         if packed is None:
             return None

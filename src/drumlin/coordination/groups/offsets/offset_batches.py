@@ -1,8 +1,8 @@
-"""Batches of offsets that are committed together, packed without a record object for each.
+"""Packs offsets that are committed together into batches, without an object for each record.
 
-A client commits the offsets of thousands of partitions at once: common fields are encoded once, and
-the others take a few bytes each. The result equals that of `log.encode_batches`. The same holds for
-tombstones of offsets that are deleted together.
+A client may commit the offsets of thousands of partitions at once. Fields with a common value are
+encoded once; the other fields of a record are only a few bytes. The result equals that of
+`log.encode_batches`. Tombstones of offsets that are deleted together are packed in the same way.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _BEGINS: Final = b"\0\0"
 _ENDS: Final = b"\0"
 #: The length of a null value.
 _NO_VALUE: Final = varint(-1)
-#: Keys of names up to this length are cached: clients use the same ones again and again.
+#: Keys of names up to this length are cached, as clients use the same names again and again.
 _KEPT_LENGTH_MAX: Final = 200
-#: Maximum number of topics in a batch, as it is applied in one turn.
+#: The most topics in a batch, as a batch is applied in one turn.
 _TOPICS_MAX: Final = 2000
-#: Up to this many records are written in the turn in which they are checked: see `Commit`.
+#: The most records that are written in the same turn as they are checked; see `Commit`.
 _JOINED_AT_ONCE_MAX: Final = 1000
-#: The maximum bytes of a record besides its key and value.
+#: The most bytes of a record besides the key and the value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
 _TWO_BYTES_END: Final = 8192
@@ -150,9 +150,10 @@ class OffsetPacker:
                 self._end()
 
     async def batches(self) -> list[OffsetBatch]:
-        """All batches; nothing may be added afterwards. Gives way, also during compression.
+        """All batches; nothing may be added afterwards.
 
-        The records are freed batch by batch, as they may be large.
+        Yields to the event loop, also during compression. Frees the records batch by batch, as they
+        may be large.
         """
         if self._records:
             self._end()
@@ -177,7 +178,7 @@ class OffsetPacker:
         self._size = 0
 
     def _fitting(self, values: Sequence[bytes], overhead: int) -> int:
-        """The number of values that fit into the batch: at least one if it is empty."""
+        """The number of values that fit into the batch; at least one if the batch is empty."""
         total = sum(map(len, values)) + overhead * len(values)
         if self._size + total <= self._bytes_max:
             self._size += total

@@ -38,15 +38,15 @@ _VERSION_OFFSET_EPOCH: Final = struct.Struct(">hqi")  # and leader epoch
 _OFFSET_EPOCH: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">h")
 _TIME: Final = struct.Struct(">q")
-#: One tagged field, its tag, its length.
+#: The number of tagged fields (one), the field's tag, the field's length.
 _TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
 _NO_TOPIC_ID: Final = bytes(16)
-#: A whole value of the last version without metadata, as nearly all values are.
+#: A whole value of the last version, without metadata. Nearly all values have this layout.
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
-#: The parts of such a value: version, offset and leader epoch, length of metadata, topic id with
-#: its tag.
+#: The parts of such a value: version; offset and leader epoch; length of metadata; tag and topic
+#: id.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
-#: A value has this layout, and is readable, if these fields have these values.
+#: A value has this layout, and is readable, if these fields are equal to these.
 USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
 _, _USUALLY = USUAL_VALUES
 
@@ -67,7 +67,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set by the oldest clients only; it replaces the retention time."""
+    """Set only by the oldest clients, in place of the retention time."""
     topic_id: UUID | None = None
 
 
@@ -113,7 +113,7 @@ def pack_offsets(
             for offset, leader_epoch in zip(offsets, leader_epochs, strict=True)
         ]
     times = _TIME.pack(facts.commit_timestamp_ms)
-    # Only version 1 has an expiry time, so it takes precedence over the topic id.
+    # Only version 1 has an expiry time, so it is used even though it lacks the topic id.
     if facts.expire_timestamp_ms is not None:
         end = times + _TIME.pack(facts.expire_timestamp_ms)
         ends = _ends(metadata, end, _legacy_bytes)
@@ -227,7 +227,7 @@ def _committed_offset(fields: _OffsetFields) -> CommittedOffset:
     )
 
 
-#: Used for decoding only: `pack_offsets` encodes many values at a time, each in its own version.
+#: Only for decoding: `pack_offsets` encodes many values at a time, and chooses the version itself.
 _COMMITTED_OFFSET: Final = ValueSchema(
     "committed offset",
     _OffsetFields,
@@ -251,7 +251,7 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 
 
 _VALUE: Final = ByHand(encode_offset, decode_offset)
-#: The older type comes first: records are written with the last type.
+#: The older type comes first, as records are written with the last type.
 RECORD_TYPES: Final = tuple(
     RecordType(None, OffsetKey, KeySchema(key_type, OffsetKey), _VALUE)
     for key_type in _OFFSET_KEY_TYPES

@@ -1,7 +1,7 @@
-"""The offsets that groups have committed: a plain store, by group, topic and partition.
+"""A store of the offsets that groups have committed, by group, topic and partition.
 
-An offset is kept as the encoded value of its record: half a million offsets are half a million byte
-strings, which the garbage collector does not traverse.
+An offset is kept as the encoded value of its record. So half a million offsets are half a million
+byte strings, which the garbage collector does not traverse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommittedOffsets:
         topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
 
     def take_group(self, group_id: str, topics: dict[str, TopicOffsets]) -> None:
-        """Take ownership of all offsets of a group that has none here yet."""
+        """Take ownership of all offsets of a group. The group must have no offsets here yet."""
         assert group_id not in self._groups
         self._groups[group_id] = topics
 

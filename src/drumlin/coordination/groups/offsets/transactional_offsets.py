@@ -1,8 +1,8 @@
-"""Pending offsets of one partition: those committed in transactions that are still open.
+"""Pending offsets of one partition: offsets committed in transactions that are still open.
 
-They are in the log, and take effect with the commit marker, unless a newer offset is committed by
-then: the order of offsets in the log counts, not that of markers. So reading the log gives the same
-result after compaction.
+Pending offsets are in the log, and take effect with the commit marker, unless a newer offset is
+committed before. What counts is the order of offsets in the log, not the order of markers. So
+reading the log gives the same result after compaction.
 
 A transaction may have very many offsets, and ends in one turn, so its offsets are kept by topic.
 """
@@ -46,7 +46,7 @@ class TransactionalOffsets:
         *,
         is_superseded: bool = False,
     ) -> None:
-        """Add an offset of the producer's transaction; it is newer than all offsets added
+        """Add an offset of the producer's transaction. The offset must be newer than all added
         before.
         """
         group_id, topic, partition = key
@@ -78,7 +78,7 @@ class TransactionalOffsets:
         self._producers.setdefault(group_id, set()).add(producer_id)
 
     def supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """Note a commit that is newer than all pending offsets of the partitions."""
+        """Handle a commit that is newer than all pending offsets of the partitions."""
         for pending in self._by_place.get((group_id, topic), {}).values():
             pending.superseded.update(pending.values.keys() & partitions)
 
@@ -149,7 +149,7 @@ class TransactionalOffsets:
         return topics
 
     def keys_of_topic(self, topic: str) -> list[OffsetKey]:
-        """Keys of pending offsets for topics of that name; a key may occur several times."""
+        """Keys of pending offsets of topics with this name; a key may occur several times."""
         return [
             OffsetKey(*place, partition)
             for place, producers in self._by_place.items()

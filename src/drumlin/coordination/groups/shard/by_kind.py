@@ -1,4 +1,4 @@
-"""Code that differs between kinds of groups: construction, and the effects of deadlines."""
+"""Code that depends on the kind of group: construction, and the effects of deadlines."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Drops groups whose coordinator has moved, over several turns, as there may be very many.
 
-Loading the partition again must wait until this is done: otherwise deadlines of the old groups
-would be applied to the new ones.
+Loading the partition again must wait until the groups are dropped: otherwise deadlines of the old
+groups would apply to the new ones.
 
-Freeing a whole shard at once would stall the loop. So the contents are held here until the shard is
-freed, and then freed piece by piece. A task that still reads the shard finds it unchanged.
+Freeing a whole shard at once would block the event loop. So the contents are kept alive here until
+the shard itself is freed, and are then freed piece by piece. A task that still reads the shard
+finds it unchanged.
 """
 
 from __future__ import annotations

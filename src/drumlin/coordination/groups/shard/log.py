@@ -1,7 +1,7 @@
 """Encodes records of one partition of `__consumer_offsets` as batches, and loads a partition.
 
-Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. It returns the
-state at the partition's end, without overwritten records and records of aborted transactions.
+Loading decodes a whole partition. That is slow and blocks, so it runs in a thread. The result is
+the state at the partition's end, without overwritten records and records of aborted transactions.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def load(buffers: Iterable[Buffer]) -> LoadedPartition:
 class _Reading:
     """The records read so far: as in a compacted log, only the latest record of a key counts.
 
-    When its transaction is committed, a pending record counts from its own place in the log, not
-    from that of the marker. A tombstone outside transactions removes earlier pending records.
+    Once its transaction is committed, a pending record counts as written at its own position in the
+    log, not at the marker's position. A tombstone outside transactions removes earlier pending
+    records.
     """
 
     def __init__(self) -> None:
@@ -188,7 +189,7 @@ class _Survivors:
         decode_offset(value)
         start = offset_key_start(key.group_id, key.topic)
         if raw_key[:-_PARTITION_BYTES] != start:
-            # Keys of two types name the same offset: `_settle_odd` finds the later one.
+            # Keys of two types can name the same offset: `_settle_odd` finds the later record.
             self._odd.append((order, key, value))
             return
         topics = self._offsets.setdefault(key.group_id, {})
@@ -196,7 +197,7 @@ class _Survivors:
         place[key.partition] = value
 
     def result(self, latest: LatestRecords) -> LoadedPartition:
-        """The result of all added records, which come from `latest`."""
+        """The state after all added records, which come from `latest`."""
         self._settle_odd(latest)
         loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
         for group_id, records in self._records.items():

@@ -6,8 +6,8 @@
     key type 16     consumer groups         consumer/records.py
     key type 10-15  share groups            groups/share/records.py
 
-Keys of other types belong to protocols that this broker does not serve: they decode to None, and
-the records stay in the log untouched.
+Keys of other types belong to protocols that this broker does not serve. Such keys decode to None,
+and the records stay in the log unchanged.
 """
 
 from __future__ import annotations

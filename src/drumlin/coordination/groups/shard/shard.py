@@ -2,8 +2,8 @@
 
 Plain synchronous code. Changes of committed offsets, consumer groups and share groups, and removals
 of groups, are first written as records; `apply` applies them once they are in the log. So memory is
-never ahead of the log. Only a classic group is, as in Kafka: its new members are in the log only
-when the rebalance is complete.
+never ahead of the log. The exception, as in Kafka, are classic groups: new members are only in the
+log when the rebalance is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Offsets that are removed together; that many take half a turn.
+#: The most offsets that are removed together, which takes half a turn.
 _REMOVED_PER_STEP: Final = 50
 
 
@@ -66,7 +66,7 @@ class GroupShard:
         return group
 
     def classic_group(self, group_id: str) -> Group | None:
-        """The group if it is of the classic protocol, or None if there is none.
+        """The group, if it uses the classic protocol; None if there is no group.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, the group is of another kind.
@@ -77,7 +77,7 @@ class GroupShard:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The group if it is of the consumer protocol, or None."""
+        """The group, if it uses the consumer protocol; else None."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
@@ -109,7 +109,7 @@ class GroupShard:
     # -- records to write ------------------------------------------------------------------
 
     def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
-        """Check that the committer may commit, and note the commit in its group.
+        """Check that the committer may commit, and inform the group of the commit.
 
         Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
 
@@ -166,8 +166,8 @@ class GroupShard:
     def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
         """Tombstones for expired offsets, and for the group if no offset is left.
 
-        Yields a few at a time, chosen from the current state: the previous ones have been written,
-        and other tasks may have run. Offsets in a deleted topic are removed at any age.
+        Yields a few at a time, chosen from the current state: the caller has written the previous
+        tombstones, and other tasks may have run. Offsets of a deleted topic expire at any age.
         """
         now_ms = self._context.clock.expiry.now_ms()
         for step in self._in_steps(group_id):
@@ -210,7 +210,7 @@ class GroupShard:
             yield group.orphans()
 
     def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
-        """A group's committed offsets, a few at a time, each time from the current state."""
+        """A group's committed offsets, a few at a time, from the state at that time."""
         for topic in list(self.offsets.topics(group_id)):
             partitions = list(self.offsets.topics(group_id).get(topic, ()))
             for start in range(0, len(partitions), _REMOVED_PER_STEP):
@@ -229,13 +229,15 @@ class GroupShard:
         """Tombstones for the offsets of a deleted topic, but not of a new one of the same name.
 
         Yields a few at a time, chosen from the current state. A tombstone removes all offsets of a
-        key, committed and pending. So a key that the new topic also uses stays: `fetch` tells the
-        topics apart.
+        key, committed and pending. So a key that the new topic also uses is kept; `fetch`
+        distinguishes the topics.
         """
         gone = (None, topic_id)
-        pending = self.transactional.keys_of_topic(topic)  # read first: they may be committed below
+        pending = self.transactional.keys_of_topic(
+            topic
+        )  # read first, as they may be committed meanwhile
         for group_id in list(self.offsets.groups()):
-            yield []  # there may be very many groups, few of which have offsets of the topic
+            yield []  # a pause: there may be very many groups, most without the topic
             committed = list(self.offsets.topics(group_id).get(topic, ()))
             yield from self._those_of(
                 gone, (OffsetKey(group_id, topic, partition) for partition in committed)
@@ -253,7 +255,7 @@ class GroupShard:
             yield [(key, None) for key in step if self._is_only_of(gone, key)]
 
     def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
-        """Whether a key has offsets, and all of them are of deleted topics."""
+        """Whether a key has offsets, and all of them belong to deleted topics."""
         values = list(self.transactional.pending(key))
         known = self.offsets.packed(*key)
         if known is not None:
@@ -318,7 +320,7 @@ class GroupShard:
                 group = new_group(record_type.kind, key.group_id, self._context)
                 self.groups[key.group_id] = group
                 to_end(group.restore([(key, value)]))
-            return []  # a tombstone for a group that was removed, or is of another kind now
+            return []  # a tombstone of a group that was removed, or has another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
             effects = group.unload(ErrorCode.rebalance_in_progress)
@@ -333,7 +335,7 @@ class GroupShard:
 
     def _group_for_offsets(self, group_id: str) -> None:
         if group_id not in self.groups:
-            self.create_classic(group_id)  # a group without members, which only keeps offsets
+            self.create_classic(group_id)  # a group that has only offsets, no members
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -346,7 +348,7 @@ class GroupShard:
     ) -> Iterator[FetchedOffsets]:
         """The committed offsets of the requested partitions, or of all partitions with an offset.
 
-        Returned in pieces; see `FetchedOffsets`. With `requires_stable`, the code is
+        The result is in pieces; see `FetchedOffsets`. With `requires_stable`, the code is
         UNSTABLE_OFFSET_COMMIT for an offset that a transaction may change.
         """
         is_unstable: Callable[[OffsetKey], bool] | None = None

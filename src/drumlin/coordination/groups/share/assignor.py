@@ -2,8 +2,8 @@
 
 Unlike in other groups, several members may have the same partition. With more partitions than
 members, each partition has one member; with fewer, each partition has several, so that every member
-has one. Balance has priority over members keeping their partitions. The assignor gives way, and its
-arguments must not change meanwhile.
+has one. Balance has priority over members keeping their partitions. The assignor yields to the
+event loop; the caller must not change the arguments meanwhile.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from uuid import UUID
 from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import give_way
 
-#: Partitions that are assigned in one turn.
+#: The partitions assigned in one turn.
 _PLACES_AT_ONCE: Final = 64
 
-#: UUIDs themselves are slow to compare; the order is the same.
+#: Sort key: integers compare faster than UUIDs, in the same order.
 _order_of: Final = attrgetter("int")
 
 
@@ -152,7 +152,7 @@ async def _hand_out(
     ]
     heapq.heapify(with_room)
     lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
-    lacking.sort(key=lambda number: len(holders[number]))  # a stable sort: equals stay in order
+    lacking.sort(key=lambda number: len(holders[number]))  # stable: equal elements stay in order
     for count, number in enumerate(lacking):
         if count % _PLACES_AT_ONCE == 0:
             await give_way()

@@ -7,9 +7,9 @@ changes if writing fails.
 
 The group's epoch is raised when subscriptions, the subscribed topics, or the assignable partitions
 change; then a new target assignment is computed, and each member gets its part with its next
-heartbeat. No member waits for another, as members may have the same partition. Most heartbeats
-change nothing: they check only their own member, if nothing has changed since the last check of the
-whole group.
+heartbeat. No member waits for another, as members may share a partition. Most heartbeats change
+nothing: if nothing has changed since the last check of the whole group, a heartbeat only checks its
+own member.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from drumlin.coordination.groups.share.subscription import all_subscribed, subsc
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The size up to which an assignment is made in the turn in which it is due: two milliseconds.
+#: The maximum size of an assignment that is computed in one turn, which takes two milliseconds.
 _ASSIGNED_AT_ONCE: Final = 3_000
-#: The work for a member, in partitions: assigning that many takes as long.
+#: The number of partitions whose assignment takes as long as the work for one member.
 _MEMBER_SIZE: Final = 10
 
 
@@ -72,7 +72,7 @@ class ShareGroup:
 
     kind = GroupKind.SHARE
     protocol_type = "share"
-    is_deletable = False  # it keeps its progress, even if it has had no members for long
+    is_deletable = False  # keeps its progress, even after a long time without members
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
@@ -148,9 +148,9 @@ class ShareGroup:
     ) -> tuple[Decision, Topics]:
         """Handle the first or a later heartbeat; the answer is a `ShareHeartbeatAnswer`.
 
-        at_once: whether to assign again even if the target assignment is recent.
+        at_once: whether to compute a new assignment even if the target assignment is recent.
 
-        Returns the decision, and the partitions whose share state must be initialized once the
+        Returns the decision, and the partitions whose share state must be initialized after the
         decision is written.
 
         Raises:
@@ -206,12 +206,12 @@ class ShareGroup:
         """Continue a heartbeat whose target assignment is complete."""
         member = self._members.get(answer.member_id)
         if member is None or member.current.epoch != answer.member_epoch:
-            return Decision((), answer)  # later heartbeats have been answered meanwhile
+            return Decision((), answer)  # a later heartbeat has been answered meanwhile
         target = self._targets.get(answer.member_id, NOTHING)
         current = self._reconciled(member, member.metadata, self.target.epoch, target, False)
         is_told = current.assignment != member.current.assignment or answer.assignment is not None
         told = current.assignment if is_told else None
-        # If the answer is lost, the member repeats its request with the epoch that it knows.
+        # If the answer is lost, the member retries with the epoch of its last request.
         current = replace(current, previous_epoch=known_epoch)
         record = ShareCurrentKey(self.group_id, answer.member_id), current
         return Decision([record], answer._replace(member_epoch=current.epoch, assignment=told))
@@ -222,7 +222,7 @@ class ShareGroup:
         self._context.deadlines.schedule(self._session(member_id), deadline)
 
     def leave(self, member_id: str) -> list[GroupRecord]:
-        """The decision that removes a leaving member.
+        """The records that remove a leaving member.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
@@ -240,7 +240,7 @@ class ShareGroup:
         return records
 
     def topic_changed(self, topic: str) -> None:
-        """Note that a topic was created or deleted, or that its partitions have changed."""
+        """Handle the creation or deletion of a topic, or a change of its partitions."""
         if self.is_subscribed_to(topic):
             self._has_looked = False
 
@@ -397,7 +397,7 @@ class ShareGroup:
         return self._without({topic_id})
 
     def orphans(self) -> list[GroupRecord]:
-        """The records that remove deleted topics whose removal could not be written before."""
+        """The records that remove deleted topics, if writing them failed before."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
         return self._without(set(filter(self._context.topics.was_deleted, topic_ids)))
@@ -482,12 +482,12 @@ class ShareGroup:
         """Remove a member whose session has ended."""
         if deadline.member_id not in self._members:
             return []
-        # If writing fails now, it is tried again after another session timeout.
+        # If writing fails now, this runs again after another session timeout.
         self._extend_session(deadline.member_id)
         return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        return ()  # deadlines stay until they expire: a member that exists then has a new session
+        return ()  # deadlines stay; if the group is loaded again, members set new ones
 
     async def dissolve(self) -> list[Any]:
         await give_way()

@@ -15,7 +15,7 @@ Topics = Mapping[UUID, TopicPartitions]
 
 
 def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
-    """All partitions of both; topic names are those in `others`."""
+    """The partitions of both arguments; topic names are taken from `others`."""
     result = dict(some)
     for topic_id, topic in others.items():
         before = result.get(topic_id)
@@ -36,7 +36,7 @@ def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
 
 
 def begun(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
-    """Note that partitions are being initialised, also of topics that were being deleted."""
+    """The state when initialization begins, perhaps in topics that were being deleted."""
     deleting = {each: name for each, name in known.deleting.items() if each not in topics}
     return StatePartitionMetadata(with_all(known.initializing, topics), known.initialized, deleting)
 
@@ -50,7 +50,7 @@ def initialized(known: StatePartitionMetadata, topics: Topics) -> StatePartition
 
 
 def failed(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
-    """Note that partitions could not be initialised: they will be tried again."""
+    """The state after the initialization of partitions has failed; it will be retried."""
     return replace(known, initializing=without(known.initializing, topics))
 
 
@@ -67,7 +67,7 @@ def deleted(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> State
 
 
 def forgotten(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
-    """Remove deleted topics; returns `known` itself if it has no such topic."""
+    """The state without deleted topics; `known` itself if it has no such topic."""
     left = StatePartitionMetadata(
         {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
         {each: topic for each, topic in known.initialized.items() if each not in topic_ids},

@@ -17,9 +17,9 @@ FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 
 Topics = Mapping[UUID, TopicPartitions]
-#: Partition -> its error; None on success.
+#: Partition -> error, or None on success.
 Outcome = Mapping[int, KafkaError | None]
-#: Topic name -> its id and its error; the id is None if the group has no offsets of the topic.
+#: Topic name -> id and error of the topic; the id is None if the group has no offsets there.
 Deleted = dict[str, tuple[UUID | None, KafkaError | None]]
 
 
@@ -31,7 +31,7 @@ class ShareLimits(NamedTuple):
 
 
 class ShareHeartbeat(NamedTuple):
-    """A heartbeat of a member, by which the member may also join or leave."""
+    """A member's heartbeat, which may also join or leave the group."""
 
     member_id: str
     member_epoch: int
@@ -51,7 +51,7 @@ class ShareHeartbeatAnswer(NamedTuple):
 
 
 class ShareTarget(NamedTuple):
-    """A target assignment, and the records of its changes; the record of its epoch comes last."""
+    """A target assignment, and the records of the changed targets; the epoch's record is last."""
 
     epoch: TargetEpoch
     assignments: dict[str, Assignment]

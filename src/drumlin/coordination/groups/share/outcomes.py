@@ -1,4 +1,4 @@
-"""Work on many share partitions, some at a time, and the outcomes by topic."""
+"""Runs a function for many share partitions, some at a time, and groups the outcomes by topic."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from drumlin.coordination.groups.share.records import TopicPartitions
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The request of AlterShareGroupOffsets, and the part of it for existing partitions.
+#: The request by topic: name, topic if it exists, and the offsets of existing partitions.
 Found = list[tuple[str, Topic | None, Mapping[int, int]]]
 Starts = dict[UUID, dict[int, int]]
 
-#: Share states that are written at the same time; that many take two milliseconds.
+#: The share states written at the same time, which takes two milliseconds.
 _STATES_AT_A_TIME: Final = 8
 
 

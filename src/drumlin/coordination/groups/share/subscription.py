@@ -1,4 +1,4 @@
-"""The current topics to which members of a share group subscribe. Pure."""
+"""The existing topics to which members of a share group subscribe. Pure."""
 
 from __future__ import annotations
 

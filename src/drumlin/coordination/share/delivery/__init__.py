@@ -1,4 +1,4 @@
-"""Share partitions: the records of a partition that members of a share group have acquired.
+"""Share partitions: the records of a partition that the members of a share group acquire.
 
 Plain state machines, whose inputs are fetched records, acknowledgements and the time.
 """

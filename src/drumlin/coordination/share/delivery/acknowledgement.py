@@ -15,16 +15,16 @@ from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The number of types, and of runs of records, that are examined in one turn.
+#: The number of acknowledge types, or of runs of records, examined in one turn.
 _AT_ONCE: Final = 100
 #: The maximum number of batches in a stored state.
 _RUNS_MAX: Final = 20_000
 
 
 class AcknowledgeType(IntEnum):
-    """The numbers are the protocol's."""
+    """The type of an acknowledgement. The numbers are the protocol's."""
 
-    GAP = 0  # there is no such record
+    GAP = 0  # the log has no such record
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
@@ -50,7 +50,8 @@ class Acknowledgement(NamedTuple):
 async def check_request(
     batches: Sequence[Acknowledgement], *, knows_renew: bool, says_renew: bool
 ) -> None:
-    """Check a partition's acknowledgements without its records, giving way, as there may be many.
+    """Check a partition's acknowledgements, without the records. Yields to the event loop in
+    between.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -85,14 +86,15 @@ async def applying(
     change: Change,
     renewed: list[Run],
 ) -> None:
-    """Note the new states of the records; those before the start offset are skipped.
+    """Add the new states of the records to `change`; records before the start offset are skipped.
 
-    Gives way within a batch of very many records, and examines the runs again afterwards.
+    Yields to the event loop within a batch of very many records; looks up the runs again
+    afterwards.
 
     change: receives the changes to write; renewed: receives the runs whose locks must be restarted.
 
     Raises:
-        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some changes may have been noted.
+        KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; `change` may already have some changes.
     """
     if batch.last_offset < start_offset:
         return
@@ -154,7 +156,9 @@ def _check_held(run: Run, member: str) -> None:
 def _ranges_by_type(
     batch: Acknowledgement, first_offset: int
 ) -> Iterator[tuple[AcknowledgeType, int, int] | None]:
-    """Ranges of consecutive records of one type, from an offset on; None means to give way."""
+    """Ranges of consecutive records with one type, from an offset on; None: yield to the event
+    loop.
+    """
     types = batch.types
     if len(types) == 1:
         yield AcknowledgeType(types[0]), first_offset, batch.last_offset
@@ -176,9 +180,7 @@ def _ranges_by_type(
 
 
 def outcome(run: Run, state: RecordState, settings: Settings) -> tuple[RecordState, int]:
-    """The new state of acquired records; they are archived if they have reached the delivery count
-    limit.
-    """
+    """The new state of acquired records; ARCHIVED if they have reached the delivery count limit."""
     if state is RecordState.AVAILABLE and run.delivery_count >= settings.delivery_count_limit:
         return RecordState.ARCHIVED, run.delivery_count
     return state, run.delivery_count

@@ -1,4 +1,4 @@
-"""Chooses the fetched records that a member acquires. Changes runs, but knows no clock.
+"""Chooses the fetched records that a member acquires. Modifies runs; has no clock.
 
 Records in flight that are available again come first, in the batches in which they were first
 acquired; then come records never delivered before. Without a strict limit of records, a batch is
@@ -16,15 +16,15 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: Runs taken again for one request; that many take a millisecond.
+#: The most runs that one request reacquires; processing them takes about 1 ms.
 _RUNS_MAX = 500
 
-#: Below this limit, throttling is useless.
+#: The least delivery count limit for which throttling is useful.
 _LEAST_LIMIT_THAT_ISOLATES = 3
 
 
 class _Taken(NamedTuple):
-    """runs: the acquired runs. is_last: the answer may not have more records."""
+    """runs: the acquired runs. is_last: no more records may be added to the response."""
 
     runs: list[Run]
     is_last: bool = False
@@ -98,7 +98,7 @@ def _take_throttled(
 ) -> _Taken:
     """Take part of a batch of records with a high delivery count: half as many each time.
 
-    A record before its last delivery is delivered alone.
+    A record with one delivery left is delivered on its own.
     """
     taken: list[Run] = []
     count, most = 0, limits.max_records if limits.mode is AcquireMode.RECORD_LIMIT else None
@@ -134,7 +134,7 @@ def _keep(runs: Runs, run: Run, record_count: int) -> None:
 def take_new(
     fetched: Fetched, first_offset: int, last_offset: int, limits: Limits
 ) -> Iterator[Run]:
-    """Take records that were never in flight, as available runs, in their batches.
+    """Take records that were never in flight, as available runs, batch by batch.
 
     With a strict limit, the rest of the last batch is left as a separate run.
     """

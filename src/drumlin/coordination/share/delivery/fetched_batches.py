@@ -77,7 +77,7 @@ class Limits(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a member has just acquired, and their delivery count."""
+    """Records that a member has just acquired, with one delivery count."""
 
     first_offset: int
     last_offset: int

@@ -45,7 +45,7 @@ class Run:
 
     member: the member that has acquired them.
     deadline: the end of the lock, in seconds of a monotonic clock; None if not acquired.
-    change: a requested change that is not written yet; until it is, the old state applies.
+    change: a requested change that is not written yet; until then, the old state applies.
     """
 
     first_offset: int
@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """The change of one request, which is written, and then committed or rolled back."""
+    """The change of one request. It is written, and then committed or rolled back."""
 
     runs: list[Run] = field(default_factory=list)
 
@@ -92,8 +92,8 @@ class Change:
 
 
 class Runs:
-    """All runs of a share partition, by offset, without overlaps. There may be gaps between them,
-    for offsets that the log does not have. `on_split` is called with each new part.
+    """All runs of a share partition, by offset, without overlaps. There may be gaps between runs,
+    at offsets that the log does not have. `on_split` is called with each new part of a split run.
     """
 
     def __init__(self, on_split: Callable[[Run], None]) -> None:
@@ -121,11 +121,11 @@ class Runs:
         return self._runs[index] if index >= 0 else None
 
     def overlapping(self, first_offset: int, last_offset: int) -> Sequence[Run]:
-        """A copy of the list of runs with offsets in the range, so runs may be split meanwhile."""
+        """The runs with offsets in the range, as a copy, so that runs may be split meanwhile."""
         return self._runs[self._reaching(first_offset) : self._index_behind(last_offset)]
 
     def some_from(self, first_offset: int, last_offset: int, most: int) -> Sequence[Run]:
-        """A copy of the list of the first `most` runs that overlap the range."""
+        """The first `most` runs with offsets in the range, as a copy."""
         start = self._reaching(first_offset)
         end = self._index_behind(last_offset)
         return self._runs[start : min(end, start + most)]
@@ -182,7 +182,7 @@ class Runs:
         del self._runs[:end]
 
     def join(self, runs: Sequence[Run]) -> None:
-        """Join adjacent runs in the same state, among these runs and next to them."""
+        """Join adjacent runs in the same state, among these runs and their neighbours."""
         if not runs:
             return
         first = min(run.first_offset for run in runs)

@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     def throttled_from(self) -> int:
         """The delivery count from which records are delivered in ever smaller parts.
 
-        A record that makes its consumer fail raises the count of all records delivered with it. So
-        such a record is isolated before the others also reach the limit.
+        A record that makes its consumer fail raises the delivery count of all records delivered
+        with it. So a bad record is isolated before the others also reach the limit.
         """
         return max(2, -(-self.delivery_count_limit // 2))

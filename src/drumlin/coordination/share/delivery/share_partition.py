@@ -7,8 +7,9 @@ state.
     start offset <= records in flight < end offset
 
 Records before the start offset are done; those from the end offset on were never delivered. An
-acknowledgement has no effect until it is written: `acknowledge` notes a `Change`, the caller writes
-`state(change)`, and then calls `commit` or `roll_back`. The timeout of a lock takes effect at once.
+acknowledgement has no effect until it is written: `acknowledge` returns a `Change`, the caller
+writes `state(change)`, and then calls `commit` or `roll_back`. The timeout of a lock takes effect
+immediately.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
-#: The maximum delivery count: one more still fits into an int16, and no configuration allows as
-#: many.
+#: The limit of loaded delivery counts: one more still fits into an int16, and no configuration
+#: allows so many deliveries.
 _LOADED_COUNT_MAX: Final = 2**15 - 2
-#: Runs of records that are changed in one turn.
+#: The runs of records changed in one turn.
 _AT_ONCE: Final = 200
 
 
@@ -77,11 +78,13 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
-        """The partition with its stored state. Records between stored batches were acquired when
-        the state in memory was lost: they are available now, with unknown delivery counts.
+        """The share partition with its stored state.
+
+        Records between stored batches were acquired when the state in memory was lost. Now these
+        records are available, and their delivery counts start again.
 
         Any client may have written the state, and the log may have lost its end since. So no
-        records are in flight from `log_end_offset` on, and all numbers are limited to valid ones.
+        records are in flight from `log_end_offset` on, and all numbers are limited to valid values.
         """
         partition = cls(settings, start_offset)
         for number, batch in enumerate(sorted(batches), 1):
@@ -136,7 +139,7 @@ class SharePartition:
         return to_end(self.stating(change))
 
     async def stating(self, change: Change) -> StateBatches:
-        """Like `state`, giving way in between."""
+        """Like `state`, but yields to the event loop in between."""
         batches: list[StateBatch] = []
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
@@ -169,7 +172,8 @@ class SharePartition:
         last_offset = fetched.last_offset
         most = min(limits.max_records, settings.max_record_locks - self.in_flight)
         if most <= 0:
-            # No more records may be in flight, but released ones can be delivered again.
+            # The limit of records in flight is reached, but released records can be delivered
+            # again.
             last_offset = min(last_offset, self.end_offset - 1)
             most = min(limits.max_records, self.end_offset - fetched.fetch_offset)
         if most <= 0:
@@ -207,7 +211,7 @@ class SharePartition:
         return taken
 
     def _archive_missing(self, fetched: Fetched) -> None:
-        """Archive records in flight that the fetch did not return, as the cleaner has
+        """Archive records in flight that the fetch did not return, since the log cleaner has
         removed them.
         """
         for run in self._runs.overlapping(fetched.fetch_offset, fetched.first_offset - 1):
@@ -238,7 +242,7 @@ class SharePartition:
     # -- acknowledging -----------------------------------------------------------------
 
     def acknowledge(self, member: str, batches: Sequence[Acknowledgement], now: float) -> Change:
-        """Note a member's acknowledgements; renewed locks restart at once.
+        """Accept a member's acknowledgements; renewed locks restart immediately.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; nothing is changed.
@@ -248,8 +252,8 @@ class SharePartition:
     async def acknowledging(
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
     ) -> Change:
-        """Like `acknowledge`, giving way between batches, as there may be thousands. If this is
-        cancelled, nothing is changed.
+        """Like `acknowledge`, but yields to the event loop between batches, as there may be
+        thousands. If the call is cancelled, nothing is changed.
         """
         settings = self._settings()
         change, renewed = Change(), list[Run]()
@@ -269,7 +273,7 @@ class SharePartition:
         for number, run in enumerate(renewed, 1):
             if number % _AT_ONCE == 0:
                 await give_way()
-            if run.member == member and run.deadline is not None:  # else it has timed out
+            if run.member == member and run.deadline is not None:  # else the lock has timed out
                 self._lock(run, deadline)
         return change
 
@@ -278,7 +282,7 @@ class SharePartition:
         return to_end(self.releasing(member))
 
     async def releasing(self, member: str) -> Change:
-        """Like `release`, giving way in between."""
+        """Like `release`, but yields to the event loop in between."""
         change, settings, offset = Change(), self._settings(), self.start_offset
         while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
             for run in some:
@@ -295,7 +299,9 @@ class SharePartition:
         to_end(self.committing(change))
 
     async def committing(self, change: Change) -> None:
-        """Like `commit`, giving way in between: each record gets its new state in its turn."""
+        """Like `commit`, but yields to the event loop in between; runs get their new states in
+        steps.
+        """
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
             done += len(some)
@@ -314,8 +320,8 @@ class SharePartition:
         to_end(self.rolling_back(change, now))
 
     async def rolling_back(self, change: Change, now: float) -> None:
-        """Like `roll_back`, giving way in between; if this is cancelled, the rest is rolled back at
-        once.
+        """Like `roll_back`, but yields to the event loop in between. If the call is cancelled, the
+        rest is rolled back immediately.
         """
         try:
             while change.runs:
@@ -326,7 +332,7 @@ class SharePartition:
             self._leave_as_was(change, now, len(change.runs))
 
     def _leave_as_was(self, change: Change, now: float, most: int) -> None:
-        """Remove at most `most` runs from a change."""
+        """Remove at most `most` runs from a change, so that these keep their old state."""
         for _ in range(min(most, len(change.runs))):
             run = change.runs.pop()
             change.exclude(run)
@@ -341,7 +347,7 @@ class SharePartition:
     def expire(self, now: float, most: int | None = None) -> StateBatches:
         """Release records whose locks have timed out; returns the state to write.
 
-        most: the maximum number of present and former locks to examine; others stay due.
+        most: the maximum number of present and former locks to examine; the rest stay due.
         """
         settings = self._settings()
         expired: list[Run] = []
@@ -406,7 +412,7 @@ def _last_offset(batch: InclusiveRange) -> int:
 
 
 def _loaded_state(kept: int) -> RecordState:
-    """The state of a loaded record: available unless done, as locks are not stored."""
+    """The state of a loaded record: available, unless the record is done. Locks are not stored."""
     match kept:
         case StoredRecordState.ACKNOWLEDGED:
             return RecordState.ACKNOWLEDGED

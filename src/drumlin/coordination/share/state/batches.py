@@ -18,7 +18,7 @@ from drumlin.turns import give_way
 
 Batches = tuple[StateBatch, ...]
 
-#: Batches that are examined in one turn.
+#: The batches examined in one turn.
 _AT_ONCE: Final = 500
 _FIRST: Final = attrgetter("first_offset")
 _LAST: Final = attrgetter("last_offset")
@@ -27,10 +27,10 @@ _LAST: Final = attrgetter("last_offset")
 async def combine(
     current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
 ) -> Batches:
-    """Combine `current`, a former result of this function, with `news`, from `start_offset` on,
-    giving way.
+    """Combine `current`, a former result of this function, with `news`, from `start_offset` on.
 
-    The `news` may overlap. Without a start offset, nothing is cut off.
+    The `news` may overlap. Without a start offset, nothing is cut off. Yields to the event loop in
+    between.
     """
     kept = _from(current, start_offset)
     wanted: list[StateBatch] = []
@@ -84,7 +84,7 @@ async def _sorted(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
-    """Remove overlaps: of the batches that cover an offset, keep the one that takes precedence."""
+    """Remove overlaps: for each offset, keep the batch that takes precedence there."""
     covering: list[tuple[int, int, int]] = []  # by precedence: -count, -state, last offset
     result: list[StateBatch] = []
     position, index = coming[0].first_offset, 0
@@ -110,7 +110,7 @@ async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    """Append a batch, or join it with the last batch if it continues that."""
+    """Append a batch, or join it with the last batch if the new one continues that."""
     before = result[-1] if result else None
     if (
         before is not None

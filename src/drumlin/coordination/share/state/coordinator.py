@@ -1,4 +1,4 @@
-"""The share coordinator: finds a share partition's state, decides on changes, and waits for the
+"""The share coordinator: finds the state of a share partition, and writes decided changes to the
 log.
 
 All state changes run on the event loop without awaiting; only answers wait, for the log or for
@@ -29,9 +29,9 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 _NO_PARTITION: Final = -1
-#: Batches that are combined in one turn; more batches take several turns.
+#: The most batches that are combined in one turn; more batches take several turns.
 _MERGED_AT_ONCE_MAX: Final = 500
-#: The summary of a state that was never initialised.
+#: The summary of a state that was never initialized.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
 
 
@@ -72,7 +72,7 @@ class StateLogEnds(Protocol):
 class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]):
     """The states of all share partitions that this broker coordinates.
 
-    Handed in:
+    Args:
         config: the broker's configuration.
         clock: wall time.
         topic: `__share_group_state`.
@@ -80,10 +80,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         has_partition(topic_id, partition): whether the partition exists now.
         was_deleted(topic_id): whether the topic is known to be deleted.
 
-    A component that keeps states in memory registers a callback with `when_renewed`, for states
-    that are initialized again or deleted.
+    A component that caches states registers a callback with `when_renewed`, for states that are
+    initialized again or deleted.
 
-    Requests raise `KafkaError` with the error for the client.
+    Requests raise `KafkaError` with the error code for the client.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             await self._delete_orphans_in(partition)
 
     async def _delete_orphans_in(self, partition: int) -> None:
-        """Delete the states in deleted topics, no matter when these were deleted."""
+        """Delete the states in deleted topics, whenever these topics were deleted."""
         what = "states in deleted topics"
         await self._write_found(
             partition,
@@ -159,8 +159,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         return await self._shard(await self.find_partition(key.coordinator_key))
 
     async def _shard_if_any(self, key: SharePartitionKey) -> ShareShard:
-        """Like `_shard_of`, but returns an empty shard if the topic does not exist, as then there
-        is no state.
+        """Like `_shard_of`, but returns an empty shard if the topic does not exist: there is no
+        state then.
         """
         self._check(key)
         if self._topic.partition_count() is None:
@@ -176,7 +176,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._check_active()
 
     async def _shard(self, partition: int) -> ShareShard:
-        """The shard. Does not await if it is loaded, so a writer's check still holds afterwards."""
+        """The shard. Does not suspend if it is loaded, so a writer's earlier check stays valid."""
         with suppress(KafkaError):
             return self._partitions.shard(partition)
         # Loading is quick; waiting for it is cheaper than a retry of the request.
@@ -216,7 +216,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def read(
         self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int | None = None
     ) -> ShareState:
-        """ReadShareGroupState, one partition; a later leader epoch is noted, an older one is
+        """ReadShareGroupState, one partition; a later leader epoch is stored, an older one is
         fenced.
 
         Raises:
@@ -250,8 +250,8 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._log.confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """Like `write`, without awaiting; the result is done once all replicas have the change.
-        None if writing takes too long.
+        """Like `write`, without awaiting; the result is done once all in-sync replicas have the
+        change. None if the write takes more than a turn, and nothing is written.
 
         Raises:
             KafkaError: as `write`.
@@ -324,8 +324,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
     async def prune(self) -> None:
         """Delete records at the start of the logs that later snapshots have made redundant.
 
-        States in deleted topics are deleted first, as that may have failed when the topic was
-        deleted.
+        First deletes the states in deleted topics, as that may have failed before.
         """
         await self._delete_orphans()
         for partition in self._partitions.partitions():
@@ -341,7 +340,9 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
                 _log.warning("partition %d: redundant records stay: %s", partition, error)
 
     async def snapshot_cold_states(self) -> None:
-        """Write unchanged states again, so that earlier records of the log can be deleted."""
+        """Write new snapshots of unchanged states, so that earlier records of the log can be
+        deleted.
+        """
         interval_ms = self._config.share_coordinator_cold_partition_snapshot_interval_ms
         now_ms = self._clock.wall_ms()
         for partition in self._partitions.partitions():

@@ -1,7 +1,7 @@
 """Reads the records of one partition of `__share_group_state`.
 
-Loading decodes a whole partition. It is slow and blocks, so it runs in a thread. As the topic is
-not compacted, all of its records count, in order.
+Loading decodes a whole partition. That is slow and blocks, so it runs in a thread. As the topic is
+not compacted, all records are applied, in order.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.coordination.internal_records.record_schema import UnreadableRecord
-from drumlin.coordination.share.state.records import (
-    SNAPSHOT,
-    UPDATE,
-    decode_key,
-)
+from drumlin.coordination.share.state.records import SNAPSHOT, UPDATE, decode_key
 from drumlin.coordination.share.state.shard import LoadedStates, replay
 from drumlin.records.batch.batch import Buffer
 from drumlin.records.plain.record import decode_records

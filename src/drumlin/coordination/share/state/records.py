@@ -12,11 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple
 
-from drumlin.coordination.internal_records.record_schema import (
-    KeySchema,
-    ValueSchema,
-    number_of,
-)
+from drumlin.coordination.internal_records.record_schema import KeySchema, ValueSchema, number_of
 from drumlin.coordination.share.state.state import (
     UNKNOWN_COUNT,
     SharePartitionKey,

@@ -23,12 +23,12 @@ from drumlin.coordination.share.state.state import (
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: States that are loaded in one turn of the loop; that many take a few milliseconds.
+#: The states loaded in one turn of the loop, which takes a few milliseconds.
 _STATES_PER_STEP: Final = 1_000
-#: States that chores write in one turn; that many take a millisecond.
+#: The states that chores write in one turn, which takes a millisecond.
 _WRITTEN_AT_ONCE: Final = 50
-#: Batches in one state: in a snapshot they take less than 500 KB. A share partition has fewer
-#: records in flight.
+#: The most batches in one state; a snapshot of these takes less than 500 KB. A share partition has
+#: fewer records in flight.
 _BATCHES_MAX: Final = 20_000
 
 
@@ -41,7 +41,7 @@ class StoredState:
     created_ms: int
     written_ms: int
     snapshot_offset: int
-    """The offset of the latest snapshot: the state's records before that are redundant."""
+    """The offset of the latest snapshot; the state's earlier records are redundant."""
     updates: int = 0
     """Updates after that snapshot."""
     greatest_leader_epoch: int = NO_EPOCH
@@ -71,7 +71,7 @@ class ShareShard:
     # -- requests: checks, and records to write ----------------------------------------------
 
     def check_read(self, key: SharePartitionKey, leader_epoch: int | None) -> StoredState:
-        """The state, for the leader with that epoch; None stands for a reader that is not a leader.
+        """The state, for a leader with this epoch; None is a reader that is not the leader.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
@@ -87,7 +87,7 @@ class ShareShard:
     def note_leader(
         self, key: SharePartitionKey, leader_epoch: int, limit: int, now_ms: int
     ) -> list[ShareRecord]:
-        """The record that stores the epoch of a later leader that has read the state."""
+        """The record that stores the epoch of a new leader that has read the state."""
         stored = self.states[key]
         if leader_epoch in (NO_EPOCH, stored.greatest_leader_epoch):
             return []
@@ -117,7 +117,7 @@ class ShareShard:
             KafkaError: as `check_write`.
         """
         state = self.check_write(key, change)
-        # A new leader's epoch is noted when it reads, which it must do before writing.
+        # A new leader's epoch is stored when it reads the state, which it must do before it writes.
         return merging(state, change._replace(leader_epoch=state.leader_epoch))
 
     def write(
@@ -155,7 +155,7 @@ class ShareShard:
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> ShareRecord:
-        """The record that initializes the state.
+        """The record that initializes a state.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH.
@@ -196,8 +196,8 @@ class ShareShard:
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
         """New snapshots of states that have not changed for long, so that the log can be shortened.
 
-        Yields a few at a time, like `orphans`, and none if the last record of every state is such a
-        snapshot already: rewriting them would free nothing.
+        Yields a few at a time, like `orphans`. Yields none if the last record of every state is
+        such a snapshot already, as rewriting these would free nothing.
         """
         for some in self._some_at_a_time():
             if not all(_is_cold(self.states[key]) for key in some):
@@ -224,7 +224,7 @@ def _is_cold(stored: StoredState) -> bool:
 
 
 async def merging(state: ShareState, change: ShareState) -> Merged:
-    """A state with a change applied; the state epoch stays, as updates do not have one."""
+    """A state with a change applied. The state epoch is kept, as updates have none."""
     batches = await combine((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET

@@ -5,8 +5,8 @@
                             records between batches, and after the last one, are available
     delivery_complete_count the number of records from `start_offset` on that are done already
 
-A state epoch begins when the state is initialized or reset; writes with an older one are fenced.
-The leader epoch is that of the partition, whose leader alone delivers and writes.
+A state epoch begins when the state is initialized or reset; writes with an older state epoch are
+fenced. The leader epoch is the partition's: only its leader delivers records and writes the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uuid import UUID
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 from drumlin.wire.schema.types import Int8, Int16, Int32, Int64
 
-#: No start offset yet: the partition's leader chooses one by the group's share.auto.offset.reset.
+#: No start offset yet: the leader chooses one according to the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
 #: The number of completed deliveries is unknown, as older brokers do not send it.
 UNKNOWN_COUNT: Final = -1

@@ -1,6 +1,6 @@
 """The interface to the states of all share partitions, whichever broker coordinates them.
 
-It has the methods of `ShareCoordinator`, with the same errors: `KafkaError`s for the client.
+The methods are those of `ShareCoordinator`, with the same errors: `KafkaError`s for the client.
 """
 
 from __future__ import annotations

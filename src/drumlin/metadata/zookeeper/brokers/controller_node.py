@@ -5,16 +5,19 @@ Each controller has a higher controller epoch than earlier ones, which are fence
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.znodes import layout
-from drumlin.metadata.zookeeper.znodes.operations import ControllerFence, Create, Delete, Replace
+from drumlin.metadata.zookeeper.znodes.operations import (
+    BrokerFence,
+    ControllerFence,
+    Create,
+    Delete,
+    Replace,
+    Transaction,
+)
 from drumlin.zookeeper.connection import ZooKeeperFailure
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Session
-    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence, Transaction
 
 _FIRST_EPOCH: Final = 0
 _ATTEMPTS: Final = 50

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from drumlin.clock import Clock
 from drumlin.metadata.zookeeper.brokers.controller_node import NO_CONTROLLER, elect
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.metadata.zookeeper.brokers.registration import Registration
-    from drumlin.metadata.zookeeper.session.commits import Commits
-    from drumlin.metadata.zookeeper.znodes.operations import ControllerFence
+from drumlin.metadata.zookeeper.brokers.registration import Registration
+from drumlin.metadata.zookeeper.session.commits import Commits
+from drumlin.metadata.zookeeper.znodes.operations import ControllerFence
 
 _log = logging.getLogger(__name__)
 

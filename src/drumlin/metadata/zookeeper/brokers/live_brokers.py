@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.metadata.image import BrokerState
+from drumlin.metadata.zookeeper.session.session import Node, Session
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode, number_in_name
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Node, Session
 
 _ATTEMPTS: Final = 20
 

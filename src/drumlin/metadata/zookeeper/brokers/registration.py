@@ -9,8 +9,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from drumlin.clock import Clock
+from drumlin.metadata.image import BrokerState
 from drumlin.metadata.zookeeper.brokers.registration_nodes import (
     begin_epoch,
     check_other_programs,
@@ -18,13 +19,9 @@ from drumlin.metadata.zookeeper.brokers.registration_nodes import (
     raise_epoch,
     register,
 )
+from drumlin.metadata.zookeeper.session.commits import Commits
 from drumlin.metadata.zookeeper.session.failures import not_registered
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.metadata.image import BrokerState
-    from drumlin.metadata.zookeeper.session.commits import Commits
-    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
+from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
 
 _log = logging.getLogger(__name__)
 

@@ -9,27 +9,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.metadata.image import BrokerState
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.operations import (
     BrokerFence,
     Check,
     Create,
     Delete,
+    Operation,
     Replace,
     none_at,
 )
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import BrokerState
-    from drumlin.metadata.zookeeper.session.session import Session
-    from drumlin.metadata.zookeeper.znodes.operations import Operation
 
 _log = logging.getLogger(__name__)
 

@@ -6,17 +6,13 @@ comes back after all. Deletions of topics no longer wait for its log dirs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.metadata.rules.decisions import check_can_unregister
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
-from drumlin.metadata.zookeeper.znodes.operations import Replace, none_at
+from drumlin.metadata.zookeeper.znodes.operations import BrokerFence, Replace, Transaction, none_at
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Session
-    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence, Transaction
 
 _ATTEMPTS: Final = 10
 

@@ -8,16 +8,13 @@ topics. Meanwhile there may be more nodes than ZooKeeper can list.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.metadata.zookeeper.brokers.live_brokers import known_brokers
+from drumlin.metadata.zookeeper.session.session import Node, Session
 from drumlin.metadata.zookeeper.znodes import layout
-from drumlin.metadata.zookeeper.znodes.operations import Delete
+from drumlin.metadata.zookeeper.znodes.operations import Delete, Fence, Transaction
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Node, Session
-    from drumlin.metadata.zookeeper.znodes.operations import Fence, Transaction
 
 #: The time for coordinators to remove their state of the topic, even if they move, and for a
 #: starting broker to register after reading its metadata.

@@ -10,26 +10,23 @@ if another broker has made progress since the decision: a new topic may have the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper.brokers.live_brokers import known_brokers
-from drumlin.metadata.zookeeper.session.session import Conflict, Node
+from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.reading import tree_below
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import (
     Create,
     Delete,
+    Fence,
+    Operation,
     Replace,
     mark_deleted,
     none_at,
     transactions,
 )
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import TopicState
-    from drumlin.metadata.zookeeper.session.session import Session
-    from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
 #: The number of attempts: whenever one fails, another broker has made progress.
 _ATTEMPTS: Final = 30

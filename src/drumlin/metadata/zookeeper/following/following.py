@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.clock import Clock
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.brokers.controller_node import NO_CONTROLLER
 from drumlin.metadata.zookeeper.deletion.forgotten_topics import forget_deletions
@@ -22,17 +23,13 @@ from drumlin.metadata.zookeeper.following.others_states import StateChanges
 from drumlin.metadata.zookeeper.following.others_topics import TopicChanges
 from drumlin.metadata.zookeeper.following.requested_deletions import RequestedDeletions
 from drumlin.metadata.zookeeper.leadership.leaders import Leaders
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.parts import Parts
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.wire.error_codes import KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _log = logging.getLogger(__name__)
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from drumlin.metadata.store.changes import BrokersChanged
-from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.brokers.live_brokers import SeenBrokers
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
+from drumlin.metadata.zookeeper.brokers.live_brokers import SeenBrokers, read_brokers
+from drumlin.metadata.zookeeper.parts import Parts
+from drumlin.metadata.zookeeper.session.session import Session
 
 
 class BrokerChanges:

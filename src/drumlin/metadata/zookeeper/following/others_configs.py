@@ -7,21 +7,19 @@ change without such a node goes unnoticed. The nodes are removed after some time
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.clock import Clock
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.store.changes import ConfigsChanged
 from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.parts import Parts
+from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.reading import config_names, read_configs
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete
 from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _TOGETHER: Final = 500
 #: The time for which Kafka keeps these nodes.

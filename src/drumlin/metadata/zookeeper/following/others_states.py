@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from drumlin.clock import Clock
 from drumlin.metadata.image import PartitionId
+from drumlin.metadata.zookeeper.parts import Parts
+from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.znodes import own_layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _KEPT_MS: Final = 3 * 60 * 1000
 

@@ -6,15 +6,17 @@ served, as its records must not be removed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID, uuid4
 
 from drumlin.metadata.image import PartitionId, Resource, ResourceType, TopicState
 from drumlin.metadata.store.changes import PartitionsAdded, TopicCreated, TopicDeleted
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.leadership.leaders import Leaders
+from drumlin.metadata.zookeeper.parts import Parts
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.reading import (
     SeenTopic,
     read_configs,
@@ -27,13 +29,6 @@ from drumlin.metadata.zookeeper.znodes.operations import Replace
 from drumlin.storage.directory.partition_metadata import encode_uuid
 from drumlin.turns import give_way
 from drumlin.zookeeper.connection import ZooKeeperFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from drumlin.metadata.zookeeper.leadership.leaders import Leaders
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _TOGETHER: Final = 500
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper.deletion.topic_nodes import delete_topic
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.operations import Delete
 from drumlin.zookeeper.nodes import UnreadableNode
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from drumlin.metadata.zookeeper.following.others_topics import TopicChanges
     from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.session.session import Session
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
@@ -16,14 +15,12 @@ from drumlin.metadata.rules.decisions import leader_settled, unchanged
 from drumlin.metadata.rules.leadership import is_settled
 from drumlin.metadata.zookeeper.leadership.reassignments import Reassignments
 from drumlin.metadata.zookeeper.leadership.rewriting import rewrite_in_parts
+from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer
+from drumlin.metadata.zookeeper.znodes.operations import ControllerFence
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.znodes.operations import ControllerFence
 
 _log = logging.getLogger(__name__)
 

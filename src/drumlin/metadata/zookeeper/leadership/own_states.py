@@ -6,28 +6,23 @@ Decisions are made on the stored states, and writes fenced by the broker's regis
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from drumlin.metadata.image import PartitionId, PartitionState, TopicState
 from drumlin.metadata.rules import decisions
+from drumlin.metadata.rules.decisions import Decision
 from drumlin.metadata.rules.election_log import BY_CONFIG, BY_REQUEST
-from drumlin.metadata.rules.leadership import NO_EPOCH
+from drumlin.metadata.rules.isr_requests import IsrRequest
+from drumlin.metadata.rules.leadership import NO_EPOCH, Returned
 from drumlin.metadata.store.mutations import find_partitions
 from drumlin.metadata.zookeeper.leadership.rewriting import rewrite_in_parts
+from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.states.partition_states import unwritten
-from drumlin.metadata.zookeeper.states.states import Place
+from drumlin.metadata.zookeeper.states.states import Place, Rewritten
 from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
+from drumlin.wire.error_codes import KafkaError
 
-if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionId, PartitionState, TopicState
-    from drumlin.metadata.rules.decisions import Decision
-    from drumlin.metadata.rules.isr_requests import IsrRequest
-    from drumlin.metadata.rules.leadership import Returned
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states.states import Rewritten
-    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
-    from drumlin.wire.error_codes import KafkaError
-
-Outcomes = dict["PartitionId", "PartitionState | KafkaError"]
+Outcomes = dict[PartitionId, PartitionState | KafkaError]
 
 
 class OwnStates:

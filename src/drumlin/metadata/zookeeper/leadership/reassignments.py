@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.rules.decisions import reassignment_completed, replicas_moved
+from drumlin.metadata.rules.decisions import (
+    Decision,
+    Target,
+    reassignment_completed,
+    replicas_moved,
+)
 from drumlin.metadata.store.mutations import find_partitions
+from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.failures import translated
 from drumlin.metadata.zookeeper.states.replica_changes import Moves, rewrite_replicas
-from drumlin.metadata.zookeeper.states.states import Rewritten, Writer
+from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.rules.decisions import Decision, Target
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states.states import Place
 
 _log = logging.getLogger(__name__)
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from drumlin.metadata.rules.decisions import Decision
 from drumlin.metadata.rules.election_log import BY_CONFIG
+from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.failures import translated
-from drumlin.metadata.zookeeper.states.states import Place, Rewritten, rewrite_states
+from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer, rewrite_states
 from drumlin.wire.error_codes import KafkaError
-
-if TYPE_CHECKING:
-    from drumlin.metadata.rules.decisions import Decision
-    from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states.states import Writer
 
 #: The number of partitions after which other requests get a turn.
 _TOGETHER: Final = 1000

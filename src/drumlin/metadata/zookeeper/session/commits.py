@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from drumlin.metadata.zookeeper.session.failures import client_error, translated
-from drumlin.metadata.zookeeper.znodes.operations import transactions
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
+from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation, Transaction, transactions
 from drumlin.ready_threads import ready_threads
 from drumlin.together import Together
 from drumlin.zookeeper.connection import ZooKeeperFailure
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Conflict, Session
-    from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation, Transaction
 
 T = TypeVar("T")
 #: The number of attempts of a mutation that conflicts with others.

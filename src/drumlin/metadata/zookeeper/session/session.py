@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
-from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Delete, Replace
-from drumlin.zookeeper.connection import (
-    ZooKeeperAway,
-    ZooKeeperFailure,
-    close_client,
-    listens,
+from drumlin.metadata.zookeeper.znodes.operations import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Replace,
+    Transaction,
 )
+from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure, close_client, listens
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
-    from kazoo.protocol.states import WatchedEvent
 
-    from drumlin.metadata.zookeeper.znodes.operations import Operation, Transaction
 
 #: The maximum number of requests in flight.
 _PIPELINED: Final = 500

@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from drumlin.metadata.image import PartitionId, PartitionState, TopicState
+from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState, TopicState
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.store.changes import PartitionsChanged
+from drumlin.metadata.store.mutations import Listeners
 from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
 from drumlin.turns import give_way
-
-if TYPE_CHECKING:
-    from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.store.mutations import Listeners
 
 #: The states of one topic's partitions.
 _States = Mapping[int, ChangedState | PartitionState]
@@ -39,7 +35,7 @@ class PartitionStates:
     async def take(
         self, found: Mapping[PartitionId, ChangedState | PartitionState], *, is_told: bool = True
     ) -> list[Awaitable[None]]:
-        """Show newer states in the image, and report them.
+        """Apply newer states to the image, and report them to the listeners.
 
         is_told: whether to report a change of the epoch alone.
 
@@ -90,7 +86,7 @@ class PartitionStates:
 
 
 def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
-    """The topic, with states for these partitions that are older than any stored one."""
+    """The topic, where any stored state of these partitions counts as newer."""
     partitions = tuple(
         replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
         for each in topic.partitions

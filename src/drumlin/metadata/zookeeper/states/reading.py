@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
@@ -20,6 +20,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.rules.leadership import never_led
+from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.states import known_state, read_state
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
@@ -27,9 +28,6 @@ from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
 from drumlin.storage.directory.partition_metadata import decode_uuid
 from drumlin.wire.error_codes import KafkaError
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Session
 
 
 class SeenTopic(NamedTuple):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.states import (
     Rewritten,
     Writer,
@@ -24,14 +24,16 @@ from drumlin.metadata.zookeeper.states.states import (
     relies_on,
 )
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
-from drumlin.metadata.zookeeper.znodes.operations import Create, Replace, broker_checks, state_data
+from drumlin.metadata.zookeeper.znodes.operations import (
+    Create,
+    Operation,
+    Replace,
+    broker_checks,
+    state_data,
+)
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Session
-    from drumlin.metadata.zookeeper.znodes.operations import Operation
 
 _ATTEMPTS: Final = 7
 #: The number of partitions in a transaction, which includes the topic's node and must stay below

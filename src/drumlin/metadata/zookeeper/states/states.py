@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ReplicaAssignment
@@ -21,12 +21,14 @@ from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
-from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.znodes.operations import (
     Create,
+    Fence,
+    Operation,
     Replace,
     broker_checks,
     state_data,
@@ -35,10 +37,6 @@ from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
-
-if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.session.session import Node, Session
-    from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
 
 #: Added to the known leader epoch in that case: others may know later epochs, but none that high.
 _EPOCHS_AHEAD: Final = 100

@@ -1,9 +1,9 @@
 """The kernel of Avro values: runs a program over the bytes of each row, into nodes.
 
-A program is made of the writer's schema and the reader's (`client/values/avro/avro_program.py`),
-which bound what it does: each item of a loop takes at least a byte of the row, and so does each
-call within a call. A row that is at fault becomes a null; one that finds no room waits for the next
-call of the kernel.
+`client/values/avro/avro_program.py` builds the program from the writer's and the reader's schema,
+such that its run time is bounded: each item of a loop and each nested call reads at least one byte
+of the row. A malformed row becomes a null. If the nodes have no room for a row, the kernel returns,
+and the next call of the kernel decodes that row again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def decode_avro(
     work: Pointer,
     state: Pointer,
 ) -> int:
-    """Decode rows from the state's on, until all are done or one finds no room.
+    """Decode rows, starting at `state[VALUES_ROW]`, until all are done or one does not fit.
 
-    `rows` has start, end, fault and its position for each row; a row that starts below zero is
-    null. `work` has two words for each node, and then the stack of loops and calls.
+    `rows` has four words for each row: its start, its end, its fault and the fault's position. A
+    row with a negative start is null. `work` has two words for each node, followed by the stack of
+    loops and calls.
     """
     node_count = state[at.VALUES_NODE_COUNT]
     stack = 2 * node_count
@@ -84,7 +85,7 @@ def _run(
     top: int,
     state: Pointer,
 ) -> int:
-    """Run the program on one row; 0, why it is at fault, or `VALUES_FULL`."""
+    """Run the program on one row. Returns 0, the row's fault, or `VALUES_FULL`."""
     source = data
     row_position, row_end = position, end
     is_row = place == 0
@@ -130,7 +131,7 @@ def _run(
 
 @helper
 def _push(stack: Pointer, top: int, word: int, state: Pointer) -> int:
-    """Put a word on the stack of loops and calls; 0, or `VALUES_FULL`."""
+    """Push a word on the stack of loops and calls. Returns 0 or `VALUES_FULL`."""
     if top >= state[at.VALUES_STACK_END]:
         return _full(state, at.NO_NODE, 0)
     stack[top] = word
@@ -141,7 +142,9 @@ def _push(stack: Pointer, top: int, word: int, state: Pointer) -> int:
 def _branch(
     data: Pointer, position: int, end: int, program: Pointer, table: int, count: int
 ) -> tuple[int, int, int]:
-    """A fault or 0, the place of the branch in the program, and the position after its number."""
+    """Read a branch's number. Returns 0 or a fault, the branch's place in the program, and the
+    position after the number.
+    """
     branch, position = read_varlong(data, position, end)
     if position == BEYOND or branch < 0 or branch >= count:
         return at.FAULT_BRANCH, 0, position
@@ -160,7 +163,10 @@ def _item(
     items: int,
     state: Pointer,
 ) -> tuple[int, int]:
-    """The next item of the innermost loop: 0, `_NO_ITEM`, or what is wrong; and its position."""
+    """Begin the next item of the innermost loop.
+
+    Returns 0, `_NO_ITEM`, `VALUES_FULL` or a fault; and the new position.
+    """
     left = stack[top - 1]
     if left == 0:
         left, position = _items_of_block(data, position, end)
@@ -176,12 +182,12 @@ def _item(
 
 @helper
 def _items_of_block(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """How many items follow, and the position of the first; -1 if they are too many."""
+    """Read a block's header: its number of items (-1: malformed), and the position of the first."""
     count, position = read_varlong(data, position, end)
     if position == BEYOND:
         return -1, position
     if count < 0:
-        _, position = read_varlong(data, position, end)  # the size, for those who skip
+        _, position = read_varlong(data, position, end)  # the block's size, unused here
         if position == BEYOND or count < -(end - position):
             return -1, position
         count = -count
@@ -192,7 +198,7 @@ def _items_of_block(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def _skip_blocks(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """Pass over blocks that have nothing but their counts, and sizes."""
+    """Skip blocks of items of zero bytes: they contain only counts and sizes."""
     count = 1
     while count != 0:
         count, position = read_varlong(data, position, end)
@@ -205,7 +211,7 @@ def _skip_blocks(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def _full(state: Pointer, node: int, size: int) -> int:
-    """Say which node has no room, and for how many bytes; 0: for an entry."""
+    """Report the node that is full, and the bytes it needs (0: it needs room for an entry)."""
     state[at.VALUES_FULL_NODE] = node
     state[at.VALUES_FULL_BYTES] = size
     return _FULL
@@ -224,7 +230,7 @@ def _value(
     nodes: Pointer,
     state: Pointer,
 ) -> tuple[int, int]:
-    """One value: 0, a fault or `VALUES_FULL`, and the position after it."""
+    """Decode one value. Returns 0, a fault or `VALUES_FULL`; and the position after the value."""
     if step == at.OP_NULL:
         return (0 if add_null(nodes, node) else _full(state, node, 0)), position
     if step == at.OP_PRESENT:
@@ -392,7 +398,7 @@ def _decimal(
     nodes: Pointer,
     state: Pointer,
 ) -> tuple[int, int]:
-    """A big-endian integer, below the limits that the program has at a place."""
+    """Decode a big-endian integer, whose absolute value must be below the limit in the program."""
     if size < 0:
         size, position = read_varlong(data, position, end)
         if position == BEYOND:
@@ -425,7 +431,7 @@ def _decimal(
 
 @helper
 def _word(data: Pointer, position: int, size: int, sign: int) -> int:
-    """The lowest 64 bits of a big-endian integer of up to 8 bytes."""
+    """A big-endian integer of up to 8 bytes, extended with its sign (0 or -1) to 64 bits."""
     value = sign
     for index in range(position, position + size):
         value = ((value & 0xFFFFFFFFFFFFFF) << 8) | data[index]

@@ -1,4 +1,4 @@
-"""Batch headers as the passes of compaction see them."""
+"""Parses batch headers for the passes of compaction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _COMPRESSED_TRANSACTIONAL_OR_CONTROL = 0x37
 
 @helper
 def read_header(data: Pointer, position: int, size: int, head: Pointer) -> int:
-    """Take the header of the batch at a position apart, and say what kind of batch it is.
+    """Parse the header of the batch at a position, and classify the batch.
 
-    Ordinary, or special: it lies within `data[:size]`, and its numbers make sense.
+    Returns `STOP_ORDINARY` or `STOP_SPECIAL` if the batch is complete in `data[:size]` and its
+    header is valid; otherwise `STOP_END` or a fault.
     """
     head[at.HEAD_SIZE] = 0
     if size - position < HEADER_SIZE:

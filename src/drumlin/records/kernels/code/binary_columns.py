@@ -1,4 +1,4 @@
-"""Values of Arrow's binary columns, as kernels read them."""
+"""Reads Arrow's binary columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from drumlin.records.kernels.layout import ENDS, VALIDITY
 
 @helper
 def value_length(columns: Pointer, column: int, row: int) -> int:
-    """The size of a value in a binary column; -1 where it is null, or the column is not there."""
+    """The size of a value in a binary column; -1 if the value is null or the column is absent."""
     if columns[column + ENDS] == 0:
         return -1
     if columns[column + VALIDITY] != 0:

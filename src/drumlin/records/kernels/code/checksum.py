@@ -1,20 +1,14 @@
-"""The kernel of `records/columns/arrow_checksum.py`: a sum of hashes, one of each row."""
+"""The kernel of `records/columns/arrow_checksum.py`: the sum of the rows' hashes."""
 
 from __future__ import annotations
 
 from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    helper,
-    int32s_at,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int32s_at, int64s_at
 from drumlin.records.kernels.code.row_hash import row_hash
 from drumlin.records.kernels.code.words import wrapping_add
 
-# What comes next, told apart in both seeds: nothing of one kind passes for something of another.
+# The kind of the next field, mixed into both seeds so that fields of two kinds never hash alike.
 _NULL = 1
 _PARTITION = 2
 _TIMESTAMP = 3
@@ -22,7 +16,7 @@ _WORD_SIZE = 8
 
 
 def checksum(columns: Pointer, rows: Pointer, count: int, state: Pointer) -> int:
-    """Add the hashes of these rows to both sums; a row's fields are hashed in a chain."""
+    """Add the hashes of these rows to both sums; the hash of each field is the seed of the next."""
     sum_0, sum_1 = state[at.CHECKSUM_SUM], state[at.CHECKSUM_SUM + 1]
     for index in range(count):
         row = rows[index]

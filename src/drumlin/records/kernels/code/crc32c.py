@@ -1,4 +1,4 @@
-"""CRC32C, by the processor's own instruction: `processor.py` knows no processor without it."""
+"""CRC32C with the processor's own instruction, which all variants in `processor.py` have."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.words import load_word
 from drumlin.records.kernels.layout import CRC_STRETCH_SIZE, CRC_TABLE_WIDTH
 
-#: The steps by a word and by a byte, which each kind of processor has its own instruction for:
-#: functions that `toolchain/variants.py` defines. All they take and give are 64-bit integers.
+#: Functions that add a word or a byte to a CRC. `toolchain/variants.py` defines them with each
+#: processor's own instruction. Their arguments and results are 64-bit integers.
 WORD_STEP: Final = "drumlin_crc32c_word"
 BYTE_STEP: Final = "drumlin_crc32c_byte"
 STEPS: Final = (WORD_STEP, BYTE_STEP)
@@ -48,7 +48,8 @@ def _by_byte(_context: Any, _crc: Any, _byte: Any) -> Any:
 def crc32c(data: Pointer, position: int, end: int, table: Pointer) -> int:
     """CRC32C of `data[position:end]`; the table is that of `records/batch/crc_table.py`.
 
-    Three stretches at a time: a step takes the processor as long as three do in a row.
+    Processes three stretches at a time, since the processor can execute three independent steps in
+    the time of one.
     """
     stretch = CRC_STRETCH_SIZE
     crc = 0xFFFFFFFF
@@ -71,7 +72,7 @@ def crc32c(data: Pointer, position: int, end: int, table: Pointer) -> int:
 
 @helper
 def _behind_stretch(crc: int, table: Pointer) -> int:
-    """What becomes of a CRC over a stretch of zeros."""
+    """The CRC, continued over a stretch of zeros."""
     moved: int = (
         table[crc & 0xFF]
         ^ table[CRC_TABLE_WIDTH + ((crc >> 8) & 0xFF)]

@@ -21,7 +21,7 @@ from drumlin.records.kernels.code.varints import (
     skip_headers,
 )
 
-# Less than any position: why a record is not appended.
+# Returned in place of a position: why a record was not appended.
 _MALFORMED = -1
 _NO_ROOM = -2
 _CUT = -3
@@ -30,11 +30,11 @@ _CUT = -3
 def decode(
     data: Pointer, size: int, bodies: Pointer, body_count: int, columns: Pointer, state: Pointer
 ) -> int:
-    """Append the records of `body_count` uncompressed bodies within `data[:size]` to columns.
+    """Append the records of `body_count` uncompressed bodies in `data[:size]` to columns.
 
-    `state` holds how far they are filled, where to continue, and which offsets are wanted. It ends
-    at the record that finds no room, or that its body does not hold whole. On malformed input:
-    `~position`.
+    `state` holds how much of each column is filled, where to continue, and the wanted offsets. The
+    kernel stops at a record that does not fit into the columns, or that is cut off at the end of
+    its body. Returns `~position` if the input is malformed there.
     """
     index: int = state[at.AT_BODY]
     record: int = state[at.AT_RECORD]
@@ -79,7 +79,7 @@ def _decode_record(
     columns: Pointer,
     state: Pointer,
 ) -> int:
-    """Append the record at `start` if its offset is wanted; the position after it."""
+    """Append the record at `start` if its offset is wanted. Returns the position after it."""
     record_size, position = read_varint(data, start, body_end)
     end = position + record_size
     if record_size < 1 or end > body_end:
@@ -141,7 +141,7 @@ def _append_headers(
     position: int,
     header_count: int,
 ) -> None:
-    """Append headers that were found sound; `position` is that of their count."""
+    """Append headers that were validated before; `position` is that of their count."""
     header_row = state[at.HEADER_ROWS]
     _, position = read_varint(data, position, size)
     for _ in range(header_count):
@@ -187,14 +187,14 @@ def _append(
     start: int,
     length: int,
 ) -> None:
-    """Append one value to a binary column; `cursor` is the place of its fill in the state."""
+    """Append one value to a binary column; `state[cursor]` counts the column's bytes."""
     written = state[cursor]
     if length >= 0:
         validity = bytes_at(columns[column + at.VALIDITY])
         validity[row >> 3] |= 1 << (row & 7)
         target = bytes_at(columns[column + at.BYTES])
         if length <= at.PADDING and start + at.PADDING <= size:
-            # A constant size is a register's move; what it copies too much is overwritten.
+            # A copy of constant size needs no call; the next value overwrites the excess bytes.
             copy_bytes(target, written, data, start, at.PADDING)
         else:
             copy_bytes(target, written, data, start, length)

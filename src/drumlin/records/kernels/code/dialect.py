@@ -1,4 +1,4 @@
-"""What kernels are written in: decorators with types that mypy can follow, and raw memory."""
+"""The dialect of the kernels: decorators with types for mypy, and access to raw memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Pointer = Any  # of bytes, int32s or int64s: indexed like an array, never checked
+Pointer = Any  # to bytes, int32s or int64s: indexed like an array, without bounds checks
 
 
 def helper(function: F) -> F:
-    """A function that kernels call; the optimiser inlines it where that pays."""
+    """A function that kernels call; the compiler may inline it."""
     return cast(F, njit(error_model="numpy")(function))
 
 
 def _inline(generator: Any) -> Any:
-    """A function that is generated as instructions, at its place of use."""
+    """A function whose instructions are generated at each call."""
     return intrinsic(generator)
 
 
@@ -58,7 +58,7 @@ def copy_bytes(
 ) -> Any:
     """`target[target_start:][:size] = source[source_start:][:size]`; they must not overlap.
 
-    A constant size becomes a few instructions, any other a call of the C library's memcpy.
+    A constant size compiles to a few instructions, any other to a call of memcpy.
     """
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

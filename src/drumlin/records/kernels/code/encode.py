@@ -15,7 +15,7 @@ from drumlin.records.kernels.code.dialect import (
 from drumlin.records.kernels.code.varints import add_delta, varint_size, write_varint
 from drumlin.records.kernels.code.words import prefetch
 
-# Rows of a partition lie apart: by the time that one is written, it is in the cache.
+# How many rows ahead to prefetch, since a partition's rows are scattered in memory.
 _AHEAD = 8
 _CACHE_LINE = 64
 
@@ -29,9 +29,9 @@ def encode(
     room: int,
     result: Pointer,
 ) -> int:
-    """Write the records of one batch: as many of `rows[first:end]` as fit `target[:room]`.
+    """Write the records of one batch: as many of `rows[first:end]` as fit into `target[:room]`.
 
-    Returns how many those are; `~n` if the timestamp of the n-th is too far from the first.
+    Returns the number of records; `~n` if the delta of the n-th timestamp does not fit 64 bits.
     """
     timestamps = int64s_at(columns[at.TIMESTAMPS])
     base_timestamp = timestamps[rows[first]]
@@ -59,7 +59,7 @@ def encode(
 
 @helper
 def delta_between(base: int, timestamp: int) -> tuple[int, bool]:
-    """What has to be added to one timestamp to get another, and whether 64 bits hold it."""
+    """The difference of two timestamps, and whether it fits 64 bits."""
     # timestamp - base, without signed overflow: -base is ~base + 1
     delta, _ = add_delta(timestamp, ~base)
     delta, _ = add_delta(delta, 1)
@@ -69,7 +69,7 @@ def delta_between(base: int, timestamp: int) -> tuple[int, bool]:
 
 @helper
 def record_size(columns: Pointer, row: int, delta: int, count: int) -> int:
-    """Bytes of a record, without those of its length."""
+    """The size of a record, without its length field."""
     size = 1 + varint_size(delta) + varint_size(count)
     size += _field_size(columns, at.KEYS, row) + _field_size(columns, at.VALUES, row)
     return size + _headers_size(columns, row)
@@ -85,7 +85,7 @@ def write_record(
     target: Pointer,
     position: int,
 ) -> int:
-    """Write a record after the `count` others of its batch; the position after it."""
+    """Write a record after the `count` others of its batch. Returns the record's end."""
     position = write_varint(target, position, size)
     target[position] = 0
     position = write_varint(target, position + 1, delta)
@@ -97,7 +97,7 @@ def write_record(
 
 @helper
 def _fetch(columns: Pointer, column: int, row: int) -> None:
-    """Prefetch the first lines of a value; the processor fetches the rest by itself."""
+    """Prefetch the first cache lines of a value; the processor prefetches the rest itself."""
     if columns[column + at.ENDS] != 0:
         source = bytes_at(columns[column + at.BYTES])
         start = int32s_at(columns[column + at.ENDS])[row]

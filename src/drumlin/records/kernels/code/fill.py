@@ -1,4 +1,4 @@
-"""Arrow columns -> records of many batches that are open, each row to its own batch."""
+"""Arrow columns -> records of many open batches; each row has its own target batch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from drumlin.records.kernels.code.varints import varint_size
 
 
 def fill(columns: Pointer, places: Pointer, first: int, end: int, batches: Pointer) -> int:
-    """Add rows from `first` on, each to the batch that `places` names.
+    """Add `rows[first:end]` to batches; `places` has the number of each row's batch.
 
-    Returns `end`; or the first row that does not fit its batch, whether there is no room or
-    that its timestamp is too far from the batch's first.
+    Returns `end`; or the first row that does not fit into its batch, either for lack of room or
+    because the difference of its timestamp and the batch's first does not fit 64 bits.
     """
     timestamps = int64s_at(columns[at.TIMESTAMPS])
     for row in range(first, end):

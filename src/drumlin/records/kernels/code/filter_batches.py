@@ -1,4 +1,4 @@
-"""The kernels of compaction's second pass: batches -> what survives of them."""
+"""The kernel of compaction's second pass: batches -> batches of the surviving records."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def filter_batches(
     entries: Pointer,
     table: Pointer,
 ) -> int:
-    """Append what survives of the ordinary batches in `data[:size]` to `output[:room]`.
+    """Append the surviving records of the ordinary batches in `data[:size]` to `output[:room]`.
 
-    Returns why it stopped; position and header of the batch where it did are in the state.
+    Returns why the pass stopped. The state then has the position and header of the batch at which
+    it stopped.
     """
     status = at.STOP_ORDINARY
     while status == at.STOP_ORDINARY:
@@ -79,7 +80,7 @@ def _filter_batch(
     state: Pointer,
     table: Pointer,
 ) -> int:
-    """Append what survives of one batch to the output; `HEAD_SIZE` is then that of it."""
+    """Append the surviving records of one batch to the output; sets `HEAD_SIZE` to the new size."""
     end = position + state[at.HEAD_SIZE]
     start = state[at.FILTER_OUTPUT_SIZE]
     body = position + HEADER_SIZE
@@ -126,7 +127,7 @@ def _filter_batch(
 
 @helper
 def _is_kept_empty(state: Pointer) -> bool:
-    """Whether the batch stays even though nothing is left in it."""
+    """Whether the batch is kept even if no record survives."""
     offsets = int64s_at(state[at.FILTER_KEPT_EMPTY])
     last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
     low, high = 0, state[at.FILTER_KEPT_EMPTY_COUNT]
@@ -141,7 +142,7 @@ def _is_kept_empty(state: Pointer) -> bool:
 
 @helper
 def _account(state: Pointer, entries: Pointer) -> None:
-    """Count what was done with a batch; index it as a segment does that is appended to."""
+    """Count what was done with a batch, and index the batch as an append to a segment does."""
     for fact in range(at.BATCH_FACTS_WIDTH):
         state[at.FILTER_FACTS + fact] += state[at.FILTER_BATCH + fact]
     note_horizon(state)

@@ -1,4 +1,4 @@
-"""Which of a batch's records survive, and copying those: the inner part of the second pass."""
+"""Copies the surviving records of one batch: the inner part of the second pass."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from drumlin.records.kernels.code.varints import (
     varint_size,
     write_varint,
 )
-from drumlin.records.kernels.survival import (
-    EXPIRED,
-    HORIZON_DUE,
-    KEYLESS,
-    SUPERSEDED,
-    fate,
-)
+from drumlin.records.kernels.survival import EXPIRED, HORIZON_DUE, KEYLESS, SUPERSEDED, fate
 
 _fate = helper(fate)
 _DELETE_HORIZON = 0x40
@@ -29,18 +23,18 @@ _NO_TIMESTAMP = -1
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
-# What is known of a record before the map is asked.
-_UNTOUCHED = 0  # lies after what the map knows
+# The state of a record before the lookup in the offset map.
+_UNTOUCHED = 0  # after the last offset that pass 1 has processed
 _KEYLESS = 1
 _SUPERSEDED = 2
-_LAST = 3  # of its key
+_LAST = 3  # the last record of its key
 _UNKNOWN = 4
 
 
 def filter_records(
     data: Pointer, size: int, output: Pointer, room: int, offset_map: Pointer, state: Pointer
 ) -> int:
-    """What survives of the records of one batch, whose header is in the state."""
+    """Write the surviving records of one batch, whose header is in the state."""
     status, written = filter_body(data, 0, size, output, 0, room, offset_map, state)
     if status != at.STOP_ORDINARY:
         return status
@@ -53,7 +47,7 @@ def filter_records(
 
 @helper
 def note_horizon(state: Pointer) -> None:
-    """Note the delete horizon of the batch that was filtered, if it keeps tombstones."""
+    """Update the earliest delete horizon from the filtered batch, if that keeps tombstones."""
     horizon = state[at.HEAD_BASE_TIMESTAMP]
     if state[at.FILTER_HORIZON_IS_DUE]:
         horizon = state[at.FILTER_NEW_HORIZON_MS]
@@ -75,10 +69,14 @@ def filter_body(
     offset_map: Pointer,
     state: Pointer,
 ) -> tuple[int, int]:
-    """Copy the records of `data[position:end]` that survive; status, and their end in the output.
+    """Copy the surviving records of `data[position:end]`.
 
-    The output has room for as many bytes as there are, `room` is where it ends. With a new delete
-    horizon they may become more: it is found wanting then. Facts are in the state.
+    The output, which ends at `room`, has space for `end - position` bytes. A new delete horizon can
+    make the records larger; if they might not fit then, the result is `STOP_FULL`. The counts of
+    the batch are in the state.
+
+    Returns:
+        The status, and the end of the records in the output.
     """
     state[at.FILTER_HORIZON_IS_DUE] = 0
     while True:
@@ -98,11 +96,11 @@ def filter_body(
 
 @helper
 def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool:
-    """Whether the batch that was filtered gets a delete horizon.
+    """Whether the filtered batch gets a delete horizon.
 
-    Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
-    tombstones stay for good. Nor if some of it lies after what the map knows: tombstones there
-    are seen by another cleaning first.
+    It does not if a timestamp's delta to the horizon would not fit, or if the batch is too large;
+    its tombstones then stay forever. It does not either if the batch ends after the last offset
+    that pass 1 has processed, as a later cleaning must process the batch's last tombstones first.
     """
     last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
     lowest = _INT64_MIN + state[at.FILTER_NEW_HORIZON_MS]
@@ -124,7 +122,9 @@ def _copy_body(
     offset_map: Pointer,
     state: Pointer,
 ) -> tuple[int, int]:
-    """The same, with timestamp deltas as they are, or against the new horizon if that is due."""
+    """Copy the surviving records; their timestamp deltas are kept, or become relative to the new
+    delete horizon if one is due.
+    """
     for fact in range(at.BATCH_WIDTH):
         state[at.FILTER_BATCH + fact] = 0
     state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP] = _NO_TIMESTAMP
@@ -156,9 +156,11 @@ def _look(
     state: Pointer,
     row: int,
 ) -> tuple[int, int]:
-    """Take a record apart into a row of the block; the position after it, or `~fault`.
+    """Parse a record into a row of the block.
 
-    Also the smallest offset delta that the next one may have.
+    Returns:
+        The position after the record, or `~fault`; and the smallest valid offset delta of the next
+        record.
     """
     state[row + at.FILTER_ROW_START] = position
     record_size, position = read_varint(data, position, end)
@@ -217,7 +219,7 @@ def _copy_survivors(
     offset_map: Pointer,
     state: Pointer,
 ) -> int:
-    """Copy those records of the block that survive; their end in the output."""
+    """Copy the surviving records of the block. Returns their end in the output."""
     run_start: int = state[at.FILTER_BLOCK + at.FILTER_ROW_START]
     run_end = run_start
     for index in range(rows):
@@ -235,7 +237,7 @@ def _copy_survivors(
         if state[at.FILTER_HORIZON_IS_DUE]:
             target = _rebase(data, output, target, state, row)
             continue
-        # Neighbours are copied together.
+        # Adjacent records are copied together.
         if state[row + at.FILTER_ROW_START] != run_end:
             copy_bytes(output, target, data, run_start, run_end - run_start)
             target += run_end - run_start
@@ -247,7 +249,7 @@ def _copy_survivors(
 
 @helper
 def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
-    """Whether a record is kept. What goes is counted, and which tombstones stay."""
+    """Whether a record is kept. Counts the removed records, and the tombstones that are kept."""
     kind = state[row + at.FILTER_ROW_KIND]
     if kind == _UNKNOWN:
         _, seen = find(
@@ -284,12 +286,12 @@ def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
 
 @helper
 def _rebase(data: Pointer, output: Pointer, target: int, state: Pointer, row: int) -> int:
-    """Write a record with its timestamp against the new delete horizon; the end of it."""
+    """Write a record with its timestamp relative to the new delete horizon. Returns its end."""
     rest = state[row + at.FILTER_ROW_REST]
     rest_size: int = state[row + at.FILTER_ROW_END] - rest
     delta = state[row + at.FILTER_ROW_TIMESTAMP] - state[at.FILTER_NEW_HORIZON_MS]
     target = write_varint(output, target, 1 + varint_size(delta) + rest_size)
-    # Between a record's size and its timestamp is a byte of attributes.
+    # The record's attributes byte is between its size and its timestamp.
     _, attributes = read_varint(data, state[row + at.FILTER_ROW_START], rest)
     output[target] = data[attributes]
     target = write_varint(output, target + 1, delta)

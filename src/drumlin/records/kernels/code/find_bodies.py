@@ -1,4 +1,4 @@
-"""The kernel that goes along the batches that a reader has fetched, and notes the wanted ones."""
+"""The kernel that lists the wanted batches among those that a reader has fetched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRONG = -1
 
 @helper
 def _is_sound(data: Pointer, position: int, end: int, table: Pointer) -> bool:
-    """Whether the CRC of a batch is right; that of a large one is not looked at."""
+    """Whether the CRC of a batch is correct; always true for a large batch."""
     if end - position > at.SCAN_SIZE_MAX:
         return True
     crc: int = read_integer(data, position + CRC_POSITION, 4) & 0xFFFFFFFF
@@ -33,7 +33,7 @@ def _is_sound(data: Pointer, position: int, end: int, table: Pointer) -> bool:
 
 @helper
 def _may_hold(record_count: int, size: int, attributes: int, last_delta: int) -> bool:
-    """Whether a body of that size may hold so many records."""
+    """Whether a body of `size` bytes can have `record_count` records."""
     codec = attributes & _CODEC_MASK
     if codec == 0:
         return 0 <= record_count <= size // _RECORD_SIZE_MIN
@@ -41,9 +41,10 @@ def _may_hold(record_count: int, size: int, attributes: int, last_delta: int) ->
 
 
 def find_bodies(data: Pointer, size: int, state: Pointer, bodies: Pointer, table: Pointer) -> int:
-    """Append the wanted batches from `state[FIND_POSITION]` on to the table of bodies.
+    """Append the wanted batches, from `state[FIND_POSITION]`, to the table of bodies.
 
-    What is wrong in any way is not looked into. The CRC of large batches is left to the caller.
+    Returns a negative number for malformed data, without finding out what is wrong. The caller
+    must check the CRC of large batches.
     """
     position: int = state[at.FIND_POSITION]
     count: int = state[at.FIND_COUNT]

@@ -1,4 +1,4 @@
-"""Floating-point numbers as the bits that they are made of, which kernels copy like integers."""
+"""Floating-point numbers as bits, which kernels copy like integers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _INT, _LONG = ir.IntType(32), ir.IntType(64)
 
 
 def _inline(generator: Any) -> Any:
-    """A function that is generated as instructions, at its place of use."""
+    """A function whose instructions are generated at each call."""
     return intrinsic(generator)
 
 
 @_inline
 def widened(_context: Any, _bits: Any) -> Any:
-    """The bits of a double that is equal to the single of these bits."""
+    """The bits of a float32, converted to those of the equal float64."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         single = builder.bitcast(builder.trunc(arguments[0], _INT), _SINGLE)
@@ -30,7 +30,7 @@ def widened(_context: Any, _bits: Any) -> Any:
 
 @_inline
 def as_double(_context: Any, _value: Any) -> Any:
-    """The bits of the double that is closest to an integer."""
+    """The bits of the float64 that is closest to an integer."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(builder.sitofp(arguments[0], _DOUBLE), _LONG)
@@ -40,7 +40,7 @@ def as_double(_context: Any, _value: Any) -> Any:
 
 @_inline
 def as_single(_context: Any, _value: Any) -> Any:
-    """The bits of the single that is closest to an integer."""
+    """The bits of the float32 that is closest to an integer."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         bits = builder.bitcast(builder.sitofp(arguments[0], _SINGLE), _INT)

@@ -1,5 +1,5 @@
-"""The kernel that lets ordinary batches pass: what `records/validation/validation.py` need not look
-into.
+"""The kernel that accepts ordinary batches, which `records/validation/validation.py` need not parse
+then.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _survey = helper(survey)
 
 
 def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
-    """1 if the bytes at `address` are one batch that needs no change and breaks no rule.
+    """Return 1 if the bytes at `address` are one valid batch that needs no change.
 
-    The CRC is left to the caller. `limits` are in the order of `layout.py`, with room for the
-    facts of `survey`. Anything else is 0, whatever it is, and the caller looks into it.
+    Otherwise returns 0, for any reason, and the caller must validate the batch. The caller also
+    checks the CRC. `limits` are in the order of `layout.py`, followed by room for the results of
+    `survey`.
     """
     data = bytes_at(address)
     limits = int64s_at(limits_address)

@@ -1,4 +1,4 @@
-"""Big-endian integers, as headers have them."""
+"""Reads and writes big-endian integers, as in batch headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from drumlin.records.kernels.code.dialect import Pointer, helper
 
 @helper
 def read_integer(data: Pointer, position: int, size: int) -> int:
-    """`size` bytes with a sign."""
+    """A signed integer of `size` bytes."""
     first = data[position]
     value: int = first - 256 if first > 127 else first + 0
     for index in range(position + 1, position + size):

@@ -1,24 +1,13 @@
-"""The kernels of loading: of all records, the last one of each key; and the way along batches."""
+"""The kernels of loading compacted logs: keep the last record of each key; walk batches."""
 
 from __future__ import annotations
 
 from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.code.batch_header import HEADER_SIZE, read_header
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    copy_bytes,
-    helper,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, copy_bytes, helper, int64s_at
 from drumlin.records.kernels.code.integers import read_integer
 from drumlin.records.kernels.code.siphash import keyed_hash
-from drumlin.records.kernels.code.varints import (
-    read_varint,
-    read_varlong,
-    skip_field,
-    skip_headers,
-)
+from drumlin.records.kernels.code.varints import read_varint, read_varlong, skip_field, skip_headers
 from drumlin.records.kernels.code.words import load_word
 from drumlin.records.kernels.compaction_layout import (
     FAULT_RECORDS,
@@ -33,10 +22,11 @@ _LOG_OVERHEAD = 12
 
 
 def keep_latest(data: Pointer, size: int, state: Pointer) -> int:
-    """Keep the records of the ordinary batches in `data[:size]`, from the state's position on.
+    """Keep the records of the ordinary batches in `data[:size]`, starting at the state's position.
 
-    Returns why it stopped; position and header of the batch where it did are in the state. Of
-    a batch that is left over something may be kept: it is to be taken again.
+    Returns why the kernel stopped. The state then has the position and header of the batch at which
+    it stopped. Some records of that batch may have been kept already; the caller must pass the
+    whole batch again.
     """
     position: int = state[at.LATEST_POSITION]
     status = STOP_ORDINARY
@@ -51,12 +41,12 @@ def keep_latest(data: Pointer, size: int, state: Pointer) -> int:
 
 
 def keep_latest_of(data: Pointer, size: int, state: Pointer) -> int:
-    """The same for the records of one batch, whose number of records is in the state."""
+    """Keep the records of one uncompressed body; the number of records is in the state."""
     return _keep_body(data, 0, size, state)
 
 
 def index_latest(state: Pointer) -> int:
-    """Fill the hash table, which is empty, with all entries."""
+    """Insert all entries into the empty hash table."""
     slots, entries = int64s_at(state[at.LATEST_SLOTS]), int64s_at(state[at.LATEST_ENTRIES])
     mask = state[at.LATEST_SLOT_MASK]
     for index in range(state[at.LATEST_COUNT]):
@@ -68,7 +58,7 @@ def index_latest(state: Pointer) -> int:
 
 
 def walk(data: Pointer, size: int, state: Pointer) -> int:
-    """Step over whole batches, up to the first that is cut off; 1 if one ends too early."""
+    """Skip complete batches. Returns 1 if a batch does not end after the one before it, else 0."""
     position, offset = state[at.WALK_POSITION], state[at.WALK_OFFSET]
     status = 0
     while status == 0 and size - position >= HEADER_SIZE:
@@ -128,7 +118,7 @@ def _keep(
     value_size: int,
     state: Pointer,
 ) -> bool:
-    """Keep one record instead of what its key had; false if there is no room for it."""
+    """Replace the kept record of a key with this one. Returns False if there is no room."""
     used = state[at.LATEST_ARENA_USED]
     arena = bytes_at(state[at.LATEST_ARENA])
     if used + key_size + max(value_size, 0) > state[at.LATEST_ARENA_SIZE]:
@@ -170,7 +160,7 @@ def _keep(
 
 @helper
 def _find(data: Pointer, key: int, key_size: int, first: int, state: Pointer) -> int:
-    """Where the entry of a key is, or `~slot` of the free slot for it."""
+    """The position of a key's entry, or `~slot` of the free slot for a new entry."""
     slots, entries = int64s_at(state[at.LATEST_SLOTS]), int64s_at(state[at.LATEST_ENTRIES])
     mask = state[at.LATEST_SLOT_MASK]
     arena = bytes_at(state[at.LATEST_ARENA])

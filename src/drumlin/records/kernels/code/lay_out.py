@@ -11,7 +11,7 @@ from drumlin.records.kernels.code.varints import read_varint
 _BATCH_LENGTH_POSITION = 8
 _LOG_OVERHEAD = 12
 _ATTRIBUTES_POSITION = 22  # the lower byte
-_ATTRIBUTES_KEPT = 0xE8  # no codec, and not transactional
+_ATTRIBUTES_KEPT = 0xE8  # clears the codec and the transactional bit
 _COUNT_POSITION = 57
 
 
@@ -24,10 +24,11 @@ def lay_out(
     ends: Pointer,
     table: Pointer,
 ) -> int:
-    """Write `count` batches with the records in `bodies[:size]`, as many to each as it counts.
+    """Write `count` batches, with the records in `bodies[:size]`.
 
-    The target has room for all of it. Returns how many were written, and where they end; fewer
-    than `count` if the records are not as many as the headers say.
+    Each batch gets the number of records in its header. The target must have room for all batches;
+    `ends` receives the end of each batch. Returns the number of batches written, which is less than
+    `count` if the number of records does not match the headers.
     """
     start = written = 0
     for index in range(count):

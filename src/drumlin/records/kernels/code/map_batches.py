@@ -26,9 +26,10 @@ from drumlin.records.kernels.code.varints import (
 def map_batches(
     data: Pointer, size: int, offset_map: Pointer, state: Pointer, table: Pointer
 ) -> int:
-    """Put the records of the ordinary batches in `data[:size]`, from `state[MAP_POSITION]` on.
+    """Put the keys of the ordinary batches in `data[:size]` into the map.
 
-    Returns why it stopped; position and header of the batch where it did are in the state.
+    Starts at `state[MAP_POSITION]`. Returns why the pass stopped. The state then has the position
+    and header of the batch at which it stopped.
     """
     position: int = state[at.MAP_POSITION]
     status = at.STOP_ORDINARY
@@ -46,7 +47,7 @@ def map_batches(
 
 
 def map_records(data: Pointer, size: int, offset_map: Pointer, state: Pointer) -> int:
-    """The same for the records of one batch, whose header is in the state."""
+    """Put the records of one uncompressed body into the map; the batch's header is in the state."""
     status = _place(offset_map, state)
     if status == at.STOP_ORDINARY:
         status = _map_body(data, 0, size, offset_map, state)
@@ -75,13 +76,13 @@ def _map_batch(
 
 @helper
 def _is_clean(state: Pointer) -> bool:
-    """The batch lies before the first dirty offset."""
+    """Whether the batch is before the first dirty offset."""
     return bool(state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA] < state[at.MAP_FIRST_OFFSET])
 
 
 @helper
 def _place(offset_map: Pointer, state: Pointer) -> int:
-    """Whether a batch lies where it can be dealt with."""
+    """`STOP_ORDINARY` if a batch's offsets are in the range to process, else why to stop."""
     if _is_clean(state):
         return at.STOP_ORDINARY
     if state[at.HEAD_BASE_OFFSET] >= state[at.MAP_END_OFFSET]:
@@ -94,7 +95,7 @@ def _place(offset_map: Pointer, state: Pointer) -> int:
 
 @helper
 def _map_body(data: Pointer, position: int, end: int, offset_map: Pointer, state: Pointer) -> int:
-    """Put the keys of one batch's records into the map; its header is in the state."""
+    """Put the keys of one batch's records into the map; the batch's header is in the state."""
     if _is_clean(state):
         return at.STOP_ORDINARY
     base_offset = state[at.HEAD_BASE_OFFSET]
@@ -150,7 +151,7 @@ def _wait(
     offset_map: Pointer,
     state: Pointer,
 ) -> None:
-    """Put a key into the block, where it waits until the memory of its slot has arrived."""
+    """Add a key to the block of waiting keys, and prefetch its slot."""
     first, second = keyed_hash(
         data,
         position,
@@ -172,7 +173,7 @@ def _wait(
 
 @helper
 def _put_waiting(offset_map: Pointer, state: Pointer) -> bool:
-    """Put all keys that wait; if one finds no room, that is where the pass ends."""
+    """Put all waiting keys into the map. Returns False if it is full: the pass ends at that key."""
     waiting = state[at.MAP_WAITING]
     state[at.MAP_WAITING] = 0
     for index in range(waiting):

@@ -11,7 +11,7 @@ _UINT32 = 0xFFFFFFFF
 
 
 def murmur2(column: Pointer, count: int, hashes_address: int) -> int:
-    """Hashes of `count` values of a binary column, as numbers from 0 to 2^31 - 1; -1 for null."""
+    """Write the hashes of `count` values of a binary column: 0 to 2^31 - 1; -1 for null."""
     ends = int32s_at(column[ENDS])
     data = bytes_at(column[BYTES])
     hashes = int32s_at(hashes_address)

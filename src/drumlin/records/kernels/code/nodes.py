@@ -1,6 +1,7 @@
-"""Nodes: growing columns of Arrow's types, as the kernel of values fills them.
+"""Nodes: columns of Arrow's types, to which the kernels of values append entries.
 
-An entry that finds no room changes nothing. What a row has added goes by setting back the counts.
+Adding an entry to a full node changes nothing. All entries of a row are removed by restoring the
+nodes' counts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from drumlin.records.kernels.values_layout import (
 
 @helper
 def add_entry(nodes: Pointer, node: int, is_there: int) -> int:
-    """The place of a new entry, or -1 if there is no room."""
+    """Add an entry without a value. Returns its place, or -1 if there is no room."""
     at = node * NODE_WIDTH
     count: int = nodes[at + NODE_COUNT]
     if count >= nodes[at + NODE_ROOM]:
@@ -52,7 +53,7 @@ def add_null(nodes: Pointer, node: int) -> bool:
 
 @helper
 def add_zero(nodes: Pointer, node: int, is_there: int) -> bool:
-    """Add a null, or what is zero or empty; False if there is no room."""
+    """Add a null, or a zero or empty value; False if there is no room."""
     place = add_entry(nodes, node, is_there)
     if place < 0:
         return False
@@ -124,7 +125,7 @@ def add_16(nodes: Pointer, node: int, low: int, high: int) -> bool:
 
 @helper
 def add_list(nodes: Pointer, node: int, items: int) -> bool:
-    """Add a list that ends where the node of its items does; False if there is no room."""
+    """Add a list that ends at the last entry of its items' node; False if there is no room."""
     place = add_entry(nodes, node, 1)
     if place < 0:
         return False
@@ -135,7 +136,7 @@ def add_list(nodes: Pointer, node: int, items: int) -> bool:
 
 @helper
 def lacks_bytes(nodes: Pointer, node: int, size: int) -> bool:
-    """Whether there is no room for so many more bytes."""
+    """Whether there is no room for `size` more bytes."""
     at = node * NODE_WIDTH
     lacks: bool = size > nodes[at + NODE_BYTES_ROOM] - nodes[at + NODE_USED]
     return lacks
@@ -143,7 +144,7 @@ def lacks_bytes(nodes: Pointer, node: int, size: int) -> bool:
 
 @helper
 def add_bytes(nodes: Pointer, node: int, data: Pointer, position: int, size: int) -> bool:
-    """Add bytes, for which there is room; False if there is none for an entry."""
+    """Add bytes, after a check with `lacks_bytes`; False if there is no room for an entry."""
     place = add_entry(nodes, node, 1)
     if place < 0:
         return False
@@ -159,7 +160,7 @@ def add_bytes(nodes: Pointer, node: int, data: Pointer, position: int, size: int
 
 @helper
 def keep_marks(nodes: Pointer, node_count: int, marks: Pointer) -> None:
-    """Note how much is in each node."""
+    """Save the counts of all nodes in `marks`."""
     for node in range(node_count):
         marks[2 * node] = nodes[node * NODE_WIDTH + NODE_COUNT]
         marks[2 * node + 1] = nodes[node * NODE_WIDTH + NODE_USED]
@@ -167,7 +168,7 @@ def keep_marks(nodes: Pointer, node_count: int, marks: Pointer) -> None:
 
 @helper
 def go_back(nodes: Pointer, node_count: int, marks: Pointer) -> None:
-    """Take away what was added since."""
+    """Remove what was added since `keep_marks`."""
     for node in range(node_count):
         nodes[node * NODE_WIDTH + NODE_COUNT] = marks[2 * node]
         nodes[node * NODE_WIDTH + NODE_USED] = marks[2 * node + 1]

@@ -1,4 +1,4 @@
-"""The offset map's slots; what they look like is told in `compaction/passes/offset_map.py`."""
+"""The offset map's slots; `compaction/passes/offset_map.py` describes their format."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _CACHE_LINE = 64
 
 @helper
 def home(offset_map: Pointer, second: int) -> int:
-    """Position of the slot where the search for a key begins, by the second half of its hash."""
+    """The position of the first slot to search for a key, from the second half of its hash."""
     slot: int = high_product(second & ~0xFFFF, offset_map[at.OFFSET_MAP_SLOTS])
     return slot * at.OFFSET_MAP_SLOT_SIZE
 
 
 @helper
 def expect(offset_map: Pointer, position: int) -> None:
-    """Prefetch the slots from a home on, as far as most searches go."""
+    """Prefetch the slots from a key's home; most searches need no others."""
     slots = bytes_at(offset_map[at.OFFSET_MAP_ADDRESS])
     prefetch(slots, position)
     prefetch(slots, position + _CACHE_LINE)
@@ -36,7 +36,7 @@ def expect(offset_map: Pointer, position: int) -> None:
 
 @helper
 def find(offset_map: Pointer, position: int, first: int, second: int) -> tuple[int, int]:
-    """Position of the slot of a key, or of the empty one for it; what it says (0: empty).
+    """The position of a key's slot, or of the empty slot for it; and its relative offset + 1, or 0.
 
     `position` is the key's home.
     """
@@ -57,9 +57,9 @@ def find(offset_map: Pointer, position: int, first: int, second: int) -> tuple[i
 
 @helper
 def put(offset_map: Pointer, position: int, first: int, second: int, offset: int) -> bool:
-    """Note that a key was seen at an offset; false if there is no room for it.
+    """Store the offset of a key's record. Returns False if there is no room.
 
-    `position` is the key's home, `offset` not smaller than the map's first one.
+    `position` is the key's home; `offset` must not be less than the map's base offset.
     """
     relative = offset - offset_map[at.OFFSET_MAP_BASE_OFFSET]
     if relative > at.OFFSET_MAP_RELATIVE_MAX:
@@ -79,7 +79,7 @@ def put(offset_map: Pointer, position: int, first: int, second: int, offset: int
 
 @helper
 def _rest_of_hash(first: int, second: int) -> int:
-    """What the second word of a slot has of the hash: the end of the first half, and more."""
+    """The hash bits in a slot's second word: the rest of the first half, and 16 of the second."""
     rest: int = shift_right(first, 48) | ((second & 0xFFFF) << 16)
     return rest
 

@@ -1,8 +1,8 @@
 """The kernel of Protobuf values: finds the fields of each message, then fills nodes in their order.
 
-A message's bytes are walked once to see where each field's last value is, and once more for
-each of its repeated fields. Messages within messages are kept on a stack, which is as deep as the
-schema: within itself a message stays as its bytes. A row at fault becomes a null.
+A message's bytes are scanned once to find the last value of each field, and once more for each
+repeated field. Nested messages are kept on a stack, whose depth the schema limits: a message type
+nested in itself is kept encoded. A malformed row becomes a null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drumlin.records.kernels.code.protobuf_scalars import (
 from drumlin.records.kernels.code.varints import BEYOND
 
 _FULL = at.VALUES_FULL
-#: A message within this one is to be decoded next.
+#: A nested message must be decoded next.
 _ENTERED = -2
 
 
@@ -40,10 +40,11 @@ def decode_protobuf(
     work: Pointer,
     state: Pointer,
 ) -> int:
-    """Decode rows from the state's on, until all are done or one finds no room.
+    """Decode rows, starting at `state[VALUES_ROW]`, until all are done or one does not fit.
 
-    `rows` has start, end, fault and its position for each row; a row that starts below zero is
-    null. `work` has two words for each node, and as many as the frames of nested messages take.
+    `rows` has four words for each row: its start, its end, its fault and the fault's position. A
+    row with a negative start is null. `work` has two words for each node, followed by the stack
+    of frames of nested messages.
     """
     node_count = state[at.VALUES_NODE_COUNT]
     for row in range(state[at.VALUES_ROW], state[at.VALUES_ROW_COUNT]):
@@ -80,7 +81,7 @@ def _decode(
     first_frame: int,
     state: Pointer,
 ) -> int:
-    """Decode one row; 0, why it is at fault, or `VALUES_FULL`."""
+    """Decode one row. Returns 0, the row's fault, or `VALUES_FULL`."""
     frame = first_frame
     fault = _enter(data, start, end, 0, messages, fields, nodes, work, frame, state)
     while fault == 0:
@@ -95,7 +96,7 @@ def _decode(
         field = (messages[message + at.MESSAGE_FIRST_FIELD] + index) * at.FIELD_WIDTH
         fault = _field(data, messages, fields, field, nulls, nodes, work, frame, index, state)
         if fault == _ENTERED:
-            # The frame below lies after this one's slots, and a word that leads back.
+            # The nested frame follows this frame's slots and one word with this frame's position.
             below = frame + at.FRAME_SLOTS + count + 1
             work[below - 1] = frame
             inner, inner_end = state[at.VALUES_INNER_START], state[at.VALUES_INNER_END]
@@ -120,7 +121,7 @@ def _enter(
     frame: int,
     state: Pointer,
 ) -> int:
-    """Begin a message: find where its fields are."""
+    """Begin a message: find the positions of its fields."""
     message = number * at.MESSAGE_WIDTH
     first = messages[message + at.MESSAGE_FIRST_FIELD]
     count = messages[message + at.MESSAGE_FIELD_COUNT]
@@ -162,7 +163,10 @@ def _enter(
 
 @helper
 def _find(fields: Pointer, first: int, count: int, number: int, guess: int) -> int:
-    """The index of a field, or `count`. Fields mostly come in their order: the guess is near."""
+    """The index of a field, or `count`.
+
+    The search begins at a guess, as fields are mostly sorted.
+    """
     for index in range(guess, count):
         if fields[(first + index) * at.FIELD_WIDTH + at.FIELD_NUMBER] == number:
             return index
@@ -185,7 +189,7 @@ def _note(
     work: Pointer,
     slots: int,
 ) -> int:
-    """Note where a field is; one of another wire type is unknown."""
+    """Store the position of a field; a field with an unexpected wire type counts as unknown."""
     if fields[field + at.FIELD_LIST] >= 0:
         if work[slots + index] < 0:
             work[slots + index] = tag_position
@@ -195,7 +199,7 @@ def _note(
     if fields[field + at.FIELD_WIRE] == at.WIRE_SIZED and work[slots + index] >= 0:
         kind = fields[field + at.FIELD_TYPE]
         if kind >= at.TYPE_TIMESTAMP:
-            return at.FAULT_TWICE  # they would have to be merged
+            return at.FAULT_TWICE  # repeated messages would have to be merged
     choice = fields[field + at.FIELD_CHOICE]
     if choice >= 0:
         for other in range(count):
@@ -209,7 +213,7 @@ def _note(
 def _add_nulls(
     messages: Pointer, nulls: Pointer, nodes: Pointer, number: int, state: Pointer
 ) -> int:
-    """A message that is not there."""
+    """Add an absent message: a null to each of its nodes."""
     message = number * at.MESSAGE_WIDTH
     start = messages[message + at.MESSAGE_NULLS]
     for place in range(start, start + messages[message + at.MESSAGE_NULL_COUNT]):
@@ -233,7 +237,7 @@ def _field(
     index: int,
     state: Pointer,
 ) -> int:
-    """The next field of a message: 0, `_ENTERED`, a fault or `VALUES_FULL`."""
+    """Decode the next field of a message. Returns 0, `_ENTERED`, a fault or `VALUES_FULL`."""
     place = work[frame + at.FRAME_SLOTS + index]
     end = work[frame + at.FRAME_END]
     if fields[field + at.FIELD_LIST] >= 0:
@@ -243,7 +247,7 @@ def _field(
     if place < 0:
         if kind == at.TYPE_MESSAGE and fields[field + at.FIELD_PRESENCE] == 1:
             return _add_nulls(messages, nulls, nodes, fields[field + at.FIELD_MESSAGE], state)
-        if kind == at.TYPE_MESSAGE:  # the value of a map's entry
+        if kind == at.TYPE_MESSAGE:  # an absent value of a map's entry: an empty message
             state[at.VALUES_INNER_START] = 0
             state[at.VALUES_INNER_END] = 0
             return _ENTERED
@@ -274,7 +278,7 @@ def _items(
     frame: int,
     state: Pointer,
 ) -> int:
-    """The items of a repeated field, up to the next message among them."""
+    """Decode the items of a repeated field, or stop before the next item that is a message."""
     position = work[frame + at.FRAME_POSITION]
     if position < 0:
         position = first_tag if first_tag >= 0 else end

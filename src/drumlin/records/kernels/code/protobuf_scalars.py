@@ -1,17 +1,10 @@
-"""Single Protobuf values: from their bytes into a node."""
+"""Decodes single Protobuf values into a node."""
 
 from __future__ import annotations
 
 from drumlin.records.kernels import values_layout as at
 from drumlin.records.kernels.code.dialect import Pointer, helper
-from drumlin.records.kernels.code.nodes import (
-    add_1,
-    add_4,
-    add_8,
-    add_16,
-    add_bytes,
-    lacks_bytes,
-)
+from drumlin.records.kernels.code.nodes import add_1, add_4, add_8, add_16, add_bytes, lacks_bytes
 from drumlin.records.kernels.code.utf8 import is_text
 from drumlin.records.kernels.code.varints import BEYOND
 from drumlin.records.kernels.code.words import load_word
@@ -21,14 +14,14 @@ _WITHOUT_SIGN = (1 << 63) - 1
 _GROUPS_MAX = 2
 _NUMBER_BITS = 29
 _NUMBER_MAX = (1 << _NUMBER_BITS) - 1
-_SECONDS_MIN = -62_135_596_800  # the year 1
-_SECONDS_MAX = 253_402_300_799  # the year 9999
+_SECONDS_MIN = -62_135_596_800  # start of year 1
+_SECONDS_MAX = 253_402_300_799  # end of year 9999
 _NANOS_MAX = 999_999_999
 
 
 @helper
 def read_unsigned(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """The 64 bits of a varint, and the position after it; or BEYOND."""
+    """The 64 bits of a varint, and the position after it (BEYOND: malformed)."""
     value = 0
     shift = 0
     while shift < 70:
@@ -47,7 +40,7 @@ def read_unsigned(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def read_size(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """A size, and the position after it; or BEYOND, also if it passes the end."""
+    """A size, and the position after it (BEYOND: malformed, or larger than the rest)."""
     size, position = read_unsigned(data, position, end)
     if position == BEYOND or size < 0 or size > end - position:
         return 0, BEYOND
@@ -56,9 +49,9 @@ def read_size(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def skip_value(data: Pointer, position: int, end: int, tag: int) -> int:
-    """The position after a value that is not wanted; or BEYOND.
+    """Skip a value. Returns the position after it (BEYOND: malformed).
 
-    The numbers of open groups are kept in one word, which has room for two.
+    Groups may be nested two deep, as the numbers of the open groups must fit into one word.
     """
     numbers = 0
     depth = 0
@@ -111,7 +104,7 @@ def _unzigzag(value: int) -> int:
 def add_value(
     kind: int, data: Pointer, position: int, end: int, nodes: Pointer, node: int, state: Pointer
 ) -> tuple[int, int]:
-    """Add a value: 0, a fault or `VALUES_FULL`; and the position after it."""
+    """Add a value. Returns 0, a fault or `VALUES_FULL`; and the position after the value."""
     state[at.VALUES_FULL_NODE] = node
     state[at.VALUES_FULL_BYTES] = 0
     if kind == at.TYPE_STRING or kind == at.TYPE_BYTES or kind == at.TYPE_ENCODED:
@@ -179,7 +172,7 @@ def _add_sized(
 def _add_timestamp(
     data: Pointer, position: int, end: int, nodes: Pointer, node: int
 ) -> tuple[int, int]:
-    """Seconds and nanoseconds as microseconds; what is below one is cut off."""
+    """Add a Timestamp, converted to microseconds and rounded down."""
     size, position = read_size(data, position, end)
     if position == BEYOND:
         return at.FAULT_LENGTH, position

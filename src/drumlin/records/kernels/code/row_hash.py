@@ -1,4 +1,4 @@
-"""A fast hash of 128 bits; its plain twin is `records/plain/row_hash.py`."""
+"""A fast hash of 128 bits; `records/plain/row_hash.py` is its plain version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEP = 4 * _WORD
 
 @helper
 def row_hash(data: Pointer, start: int, size: int, seed_0: int, seed_1: int) -> tuple[int, int]:
-    """Both halves of the hash of `size` bytes at a position; nothing else is read."""
+    """Both halves of the hash of `size` bytes at `start`. Reads no other bytes."""
     a, b, c, d = seed_0, seed_1, seed_1, seed_0
     position, end = start, start + size
     while position < end:
@@ -38,7 +38,7 @@ def row_hash(data: Pointer, start: int, size: int, seed_0: int, seed_1: int) -> 
 
 @helper
 def _word(data: Pointer, start: int, position: int, end: int) -> int:
-    """The word at a position of the last step: bytes past the end are zero."""
+    """The word at a position in the last, partial step; bytes past the end are zero."""
     word: int = 0
     if position + _WORD <= end:
         word = load_word(data, position)

@@ -1,20 +1,14 @@
 """The kernels of `records/latest/row_index.py`: the last offset of every key, and shares of keys.
 
-A key is known by the 128-bit keyed hash of its partition and its bytes. Each partition has a seed
-of its own, a hash of its number, so that equal keys of many partitions don't crowd together.
+A key is identified by the 128-bit keyed hash of its partition and its bytes. The seed of each
+partition is a hash of its number, which spreads equal keys of many partitions over the table.
 """
 
 from __future__ import annotations
 
 from drumlin.records.kernels import row_index_layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
-from drumlin.records.kernels.code.dialect import (
-    Pointer,
-    bytes_at,
-    helper,
-    int32s_at,
-    int64s_at,
-)
+from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper, int32s_at, int64s_at
 from drumlin.records.kernels.code.siphash import keyed_hash
 from drumlin.records.kernels.code.words import high_product, prefetch
 from drumlin.records.kernels.layout import BYTES, ENDS, KEYS
@@ -26,10 +20,13 @@ _LOW = 0xFFFFFFFF
 
 
 def index_rows(columns: Pointer, state: Pointer) -> int:
-    """Find or make the entries of rows, and write their numbers; returns how many rows are left.
+    """Find or create the entries of rows, and write the entries' numbers.
 
-    Rows that are not the last ones of their keys so far get NOWHERE. Rows are left where there
-    may be no room for their keys: enlarge the table and call again.
+    A row that is not the last of its key so far gets NOWHERE. The kernel stops if the table may
+    have no room for the next keys; the caller must then enlarge the table and call again.
+
+    Returns:
+        The number of rows left.
     """
     left: int = state[at.INDEX_ROWS_LEFT]
     while left > 0:
@@ -45,7 +42,7 @@ def index_rows(columns: Pointer, state: Pointer) -> int:
 
 
 def reindex_rows(state: Pointer) -> int:
-    """Fill the slots, which are empty, with all entries."""
+    """Insert all entries into the empty slots."""
     slots, entries = int64s_at(state[at.INDEX_SLOTS]), int64s_at(state[at.INDEX_ENTRIES])
     mask = state[at.INDEX_SLOT_MASK]
     for number in range(state[at.INDEX_COUNT]):
@@ -58,18 +55,18 @@ def reindex_rows(state: Pointer) -> int:
 
 
 def mark_last(state: Pointer, count: int, marks: Pointer) -> int:
-    """Write 1 for each of `count` rows that is still the last one of its entry, 0 for others."""
+    """Write 1 for each row that is still the last of its key, 0 for all other rows."""
     offsets, ids = int64s_at(state[at.INDEX_OFFSETS]), int32s_at(state[at.INDEX_IDS])
     entries = int64s_at(state[at.INDEX_ENTRIES])
     for row in range(count):
-        number = max(0, ids[row])  # NOWHERE: any entry, for there is one where there is a row
+        number = max(0, ids[row])  # for NOWHERE, any entry: the first one exists if there is a row
         is_last = entries[number * at.ENTRY_WIDTH + at.ENTRY_OFFSET] == offsets[row]
         marks[row] = is_last & (ids[row] >= 0)
     return count
 
 
 def share_rows(columns: Pointer, state: Pointer) -> int:
-    """Write the share that each row's key belongs to; NOWHERE for rows without a key."""
+    """Write the share of each row's key; NOWHERE for rows without a key."""
     shares = int32s_at(state[at.INDEX_IDS])
     left: int = state[at.INDEX_ROWS_LEFT]
     while left > 0:
@@ -89,7 +86,7 @@ def share_rows(columns: Pointer, state: Pointer) -> int:
 
 @helper
 def _hash_block(columns: Pointer, first: int, end: int, state: Pointer) -> None:
-    """The hashes of the keys of `rows[first:end]`."""
+    """Hash the keys of `rows[first:end]` into the block, and prefetch their slots."""
     data, ends = bytes_at(columns[KEYS + BYTES]), int32s_at(columns[KEYS + ENDS])
     data_end = ends[end]
     slots, mask = bytes_at(state[at.INDEX_SLOTS]), state[at.INDEX_SLOT_MASK]
@@ -127,7 +124,7 @@ def _seed_of(row: int, state: Pointer) -> tuple[int, int]:
 
 @helper
 def _expect_block(count: int, state: Pointer) -> None:
-    """Prefetch the entries that the slots name."""
+    """Prefetch the entries of the block's slots."""
     slots, mask = int64s_at(state[at.INDEX_SLOTS]), state[at.INDEX_SLOT_MASK]
     entries = bytes_at(state[at.INDEX_ENTRIES])
     place = at.INDEX_BLOCK
@@ -140,9 +137,10 @@ def _expect_block(count: int, state: Pointer) -> None:
 
 @helper
 def _find_block(first: int, end: int, state: Pointer) -> None:
-    """Find the entries of these rows, from the last row to the first.
+    """Find the entries of `rows[first:end]`, from the last row to the first.
 
-    In a log's own order the last row of a key is met first, and those before it are left out.
+    If rows are in the order of their offsets, the last row of a key comes first; the earlier ones
+    then get NOWHERE.
     """
     offsets, ids = int64s_at(state[at.INDEX_OFFSETS]), int32s_at(state[at.INDEX_IDS])
     entries = int64s_at(state[at.INDEX_ENTRIES])
@@ -160,7 +158,7 @@ def _find_block(first: int, end: int, state: Pointer) -> None:
 
 @helper
 def _find(one: int, other: int, state: Pointer) -> int:
-    """The number of the entry with this hash; a new one, the last, where there was none."""
+    """The number of the entry with this hash; adds an entry at the end if there is none."""
     slots, entries = int64s_at(state[at.INDEX_SLOTS]), int64s_at(state[at.INDEX_ENTRIES])
     mask = state[at.INDEX_SLOT_MASK]
     slot = one & mask

@@ -1,4 +1,4 @@
-"""The kernel that goes from batch to batch through a log: recovery's ordinary case."""
+"""The kernel that checks and indexes the ordinary batches of a log during recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRANSACTIONAL_OR_CONTROL = 0x30
 
 @helper
 def _note_producer(producers: Pointer, state: Pointer, producer_id: int, position: int) -> int:
-    """Remember a batch among the last ones of its producer; 0 if there is no room."""
+    """Remember a batch as the latest of its producer. Returns 0 if there is no room."""
     count = state[at.SCAN_PRODUCER_COUNT]
     row = 0
     while row < count and producers[row * at.SCAN_PRODUCER_WIDTH] != producer_id:
@@ -37,10 +37,11 @@ def _note_producer(producers: Pointer, state: Pointer, producer_id: int, positio
 def scan(
     data: Pointer, size: int, state: Pointer, entries: Pointer, producers: Pointer, table: Pointer
 ) -> int:
-    """Pass over batches from `state[SCAN_POSITION]` on that are whole, sound and ordinary.
+    """Skip complete, valid, ordinary batches, from `state[SCAN_POSITION]`.
 
-    What a writer's index would have of them goes into `entries`, the last batches of each
-    producer into `producers`; `state` says where the batch begins that is left to the caller.
+    Appends to `entries` the index entries that a writer would have added, and to `producers` the
+    last batches of each producer. Sets `state[SCAN_POSITION]` to the first batch that is left to
+    the caller.
     """
     position: int = state[at.SCAN_POSITION]
     offset: int = state[at.SCAN_OFFSET]

@@ -1,4 +1,4 @@
-"""SipHash-1-3 with 128 bits of output; its plain twin is `records/plain/keyed_hash.py`."""
+"""SipHash-1-3 with 128 bits of output; `records/plain/keyed_hash.py` is its plain version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 def keyed_hash(
     data: Pointer, position: int, size: int, end: int, seed_0: int, seed_1: int
 ) -> tuple[int, int]:
-    """Both halves of the hash of `size` bytes at a position; `data` ends at `end`, or later."""
+    """Both halves of the hash of `size` bytes at a position; `data` is readable up to `end`."""
     a = seed_0 ^ 0x736F6D6570736575
     b = seed_1 ^ 0x646F72616E646F6D ^ 0xEE
     c = seed_0 ^ 0x6C7967656E657261

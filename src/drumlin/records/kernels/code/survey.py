@@ -1,4 +1,4 @@
-"""The kernel of `records/validation/survey.py`."""
+"""The kernel of `records/validation/survey.py`: checks records, and summarises them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drumlin.records.kernels.code.varints import (
 
 
 def survey(data: Pointer, size: int, count: int, base_timestamp: int, facts: Pointer) -> int:
-    """Walk over `count` uncompressed records that must fill `data[:size]`.
+    """Parse `count` uncompressed records, which must fill `data[:size]` exactly.
 
-    Facts are in the order of the fields of `Survey`; the caller has set the first two to the
-    values that stand for no timestamp at all.
+    Writes `facts` in the order of the fields of `Survey`. The caller must initialise the first two
+    with the values that mean "no timestamp".
     """
     min_timestamp, max_timestamp = facts[0], facts[1]
     has_null_key, is_consecutive = 0, 1

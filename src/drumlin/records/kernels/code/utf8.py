@@ -1,4 +1,4 @@
-"""Whether bytes are UTF-8, as Arrow's columns of text have to be."""
+"""Checks that bytes are valid UTF-8, which Arrow requires of columns of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HIGH_BITS = -0x7F7F7F7F7F7F7F80  # 0x80 in each byte
 
 @helper
 def is_text(data: Pointer, position: int, end: int) -> bool:
-    """Whether `data[position:end]` is UTF-8."""
+    """Whether `data[position:end]` is valid UTF-8."""
     while position + 8 <= end and load_word(data, position) & _HIGH_BITS == 0:
         position += 8
     while position < end:
@@ -33,7 +33,7 @@ def is_text(data: Pointer, position: int, end: int) -> bool:
 
 @helper
 def _size(lead: int) -> int:
-    """Bytes of a character beyond ASCII, by the first of them; 0: no character begins so."""
+    """The size of a non-ASCII character, from its first byte; 0 if that byte is invalid."""
     if 0xC2 <= lead <= 0xDF:
         return 2
     if 0xE0 <= lead <= 0xEF:
@@ -45,7 +45,7 @@ def _size(lead: int) -> int:
 
 @helper
 def _may_follow(lead: int, second: int) -> bool:
-    """No longer form than needed, no surrogate, nothing beyond the last character."""
+    """Whether this is no overlong form, no surrogate, and not beyond U+10FFFF."""
     if lead == 0xE0:
         return second >= 0xA0
     if lead == 0xED:

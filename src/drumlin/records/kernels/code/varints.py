@@ -1,7 +1,7 @@
-"""Zigzag varints. Their rules are those of `records/batch/varint.py`, their plain twin.
+"""Zigzag varints, by the same rules as in `records/batch/varint.py`, the version in plain Python.
 
-A read that fails returns the position BEYOND, from which every further read fails too: a
-record is read as if all were well, and checked once where it must end.
+A read that fails returns the position BEYOND, from which every further read fails too. So a
+caller reads a whole record without checks, then compares the position with the record's end.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_varlong(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def varint_size(value: int) -> int:
-    """How many bytes an integer of up to 64 bits takes."""
+    """The encoded size of an integer of up to 64 bits."""
     zigzag = (value << 1) ^ (value >> 63)
     size = 1
     while zigzag < 0 or zigzag > 0x7F:
@@ -74,7 +74,7 @@ def varint_size(value: int) -> int:
 
 @helper
 def write_varint(target: Pointer, position: int, value: int) -> int:
-    """Write an integer of up to 64 bits; the position after it."""
+    """Write an integer of up to 64 bits. Returns the position after it."""
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag < 0 or zigzag > 0x7F:
         target[position] = (zigzag & 0x7F) | 0x80
@@ -86,9 +86,9 @@ def write_varint(target: Pointer, position: int, value: int) -> int:
 
 @helper
 def skip_field(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """Length (-1: null) of a key, value or header part, and the position after its bytes.
+    """The length (-1: null) of a key, value or header field, and the position after its bytes.
 
-    The position may lie after `end`, and is BEYOND where the length is no length.
+    The position may be after `end`; it is BEYOND if the length is invalid.
     """
     length, position = read_varint(data, position, end)
     if length < -1:
@@ -100,7 +100,7 @@ def skip_field(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def skip_headers(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """Number of a record's headers, and the position after them."""
+    """The number of a record's headers, and the position after them."""
     count, position = read_varint(data, position, end)
     if count < 0 or count > end - position:
         return 0, BEYOND
@@ -114,8 +114,8 @@ def skip_headers(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def add_delta(base: int, delta: int) -> tuple[int, bool]:
-    """Their sum, and whether it fits 64 bits."""
-    # The sum of unsigned numbers may wrap; that of signed ones may not (see the dialect).
+    """The sum of a base and a delta, and whether it fits 64 bits."""
+    # Added in two unsigned halves, as the dialect forbids overflow of signed sums.
     low = (base & 0xFFFFFFFF) + (delta & 0xFFFFFFFF)
     high = ((base >> 32) & 0xFFFFFFFF) + ((delta >> 32) & 0xFFFFFFFF) + (low >> 32)
     total = (high << 32) | (low & 0xFFFFFFFF)

@@ -1,6 +1,6 @@
-"""64-bit words: little-endian loads and stores anywhere, arithmetic that wraps, prefetching.
+"""64-bit words: unaligned little-endian loads and stores, wrapping arithmetic, prefetching.
 
-Sums of the dialect must not overflow; those of hashes are meant to. These have no such promise.
+In the dialect, sums must not overflow. Hashes need sums that wrap, which these functions provide.
 All machines that numba compiles for are little-endian.
 """
 
@@ -16,7 +16,7 @@ _WORD = ir.IntType(64)
 
 
 def _inline(generator: Any) -> Any:
-    """A function that is generated as instructions, at its place of use."""
+    """A function whose instructions are generated at each call."""
     return intrinsic(generator)
 
 
@@ -72,7 +72,7 @@ def rotate_left(_context: Any, _word: Any, _bits: Any) -> Any:
 
 @_inline
 def shift_right(_context: Any, _word: Any, _bits: Any) -> Any:
-    """The word, shifted by 0 to 63 bits, zeros coming in."""
+    """The word, shifted right by 0 to 63 bits, filled with zeros."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.lshr(*arguments)
@@ -95,7 +95,7 @@ def high_product(_context: Any, _a: Any, _b: Any) -> Any:
 
 @_inline
 def folded_product(_context: Any, _a: Any, _b: Any) -> Any:
-    """Both halves of the product of two unsigned words, joined by exclusive or."""
+    """The exclusive or of both halves of the product of two unsigned words."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -108,7 +108,7 @@ def folded_product(_context: Any, _a: Any, _b: Any) -> Any:
 
 @_inline
 def prefetch(_context: Any, data: Any, _position: Any) -> Any:
-    """Prefetch memory into the cache; any address will do."""
+    """Prefetch memory into the cache; an invalid address has no effect."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -116,7 +116,7 @@ def prefetch(_context: Any, data: Any, _position: Any) -> Any:
         function = builder.module.globals.get("llvm.prefetch.p0")
         if function is None:
             function = ir.Function(builder.module, kind, "llvm.prefetch.p0")
-        # to be written to; to stay in the cache; data, not code
+        # options: for writing; with high locality; data, not code
         options = [ir.Constant(number, value) for value in (1, 3, 1)]
         builder.call(function, [_place(builder, arguments, 8), *options])
         return context.get_dummy_value()

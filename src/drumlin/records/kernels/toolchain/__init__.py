@@ -1,7 +1,8 @@
-"""Makes shared libraries of the kernels when the package is built; no package has this in it.
+"""Compiles the kernels into shared libraries when the package is built.
 
-`compile.py` has numba turn the loops of `code/` into LLVM's language, once; `variants.py` makes an
-object file of that for each kind of processor; `shared_object.py` links it, by itself, as there may
-be no linker where the package is built. `__main__.py` does all that, and nothing where no source
-has changed. The wheel holds the libraries, but neither this package nor `code/`.
+`compile.py` has numba translate the loops of `code/` into LLVM's intermediate representation, once;
+`variants.py` compiles that into an object file for each kind of processor; `shared_object.py` links
+the object file, since the machine that builds the package may have no linker. `__main__.py` runs
+these steps unless no source has changed. The wheel contains the libraries, but neither this package
+nor `code/`.
 """

@@ -1,4 +1,4 @@
-"""Makes the libraries of this checkout, if a source has changed since they were made.
+"""Compiles the libraries of this checkout, if a source has changed since the last time.
 
 python -m drumlin.records.kernels.toolchain
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 
-# Before numba is imported: what it makes does not depend on the processor that builds the package.
-# It optimises, too, although each variant is optimised by itself later: twice is 12 % faster.
+# Set before numba is imported, so that its output does not depend on the building machine's
+# processor. numba optimises too, although each variant is optimised again later: with both
+# optimisations, the kernels are 12 % faster.
 os.environ |= {"NUMBA_OPT": "3", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 
 import functools
@@ -21,11 +22,11 @@ from drumlin.records.kernels.processor import VARIANTS
 
 
 def main() -> None:
-    """Raises RuntimeError where no library can be made."""
-    sources = library_files.digest()  # as they are now: they may change while this works
+    """Compile the libraries. Raises RuntimeError if this LLVM supports none of the processors."""
+    sources = library_files.digest()  # read first: a source may change during the compilation
     if library_files.are_made_of(sources):
         return
-    # Imports numba, which takes longer than to see that nothing has changed.
+    # Imports numba, which takes longer than the check for changes.
     from drumlin.records.kernels.toolchain.compile import KERNEL_SIGNATURES, KERNELS, in_llvm
     from drumlin.records.kernels.toolchain.variants import library
 
@@ -46,9 +47,10 @@ def main() -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that a process may have opened: it goes on with the old one.
+    """Replace a file; processes that have opened the old file keep it.
 
-    Durably: a process that opens a library of which a power failure left a part ends with SIGBUS.
+    The new file is flushed to disk first: a process that opened a library truncated by a power
+    failure would end with SIGBUS.
     """
     partial = path.with_suffix(f".{os.getpid()}")
     with partial.open("wb") as file:

@@ -1,4 +1,4 @@
-"""The kernels in LLVM's language, for any processor."""
+"""Translates the kernels into LLVM's intermediate representation, for any processor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from drumlin.records.kernels.code.filter_batches import filter_batches
 from drumlin.records.kernels.code.filter_records import filter_records
 from drumlin.records.kernels.code.find_bodies import find_bodies
 from drumlin.records.kernels.code.inspect import inspect
-from drumlin.records.kernels.code.latest import (
-    index_latest,
-    keep_latest,
-    keep_latest_of,
-    walk,
-)
+from drumlin.records.kernels.code.latest import index_latest, keep_latest, keep_latest_of, walk
 from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
@@ -67,9 +62,10 @@ KERNEL_SIGNATURES: Final = SIGNATURES | COMPACTION_SIGNATURES | VALUES_SIGNATURE
 def in_llvm(
     functions: Mapping[str, Callable[..., int]], signatures: Mapping[str, str]
 ) -> list[str]:
-    """Each function as a module of its own in which only it can be seen from outside."""
+    """Each function as a separate module that exports no other function."""
     for name in STEPS:
-        # numba resolves all names; these mean something in a variant, and are called nowhere else.
+        # numba needs an address for every name. Each variant defines these steps; this address is
+        # never called.
         llvm.add_symbol(name, 1)
     return [_module(name, functions[name], signatures[name]) for name in functions]
 
@@ -83,7 +79,7 @@ def _module(name: str, function: Callable[..., int], parameters: str) -> str:
     entry = module.get_function(compiled.native_name)
     entry.linkage = llvm.Linkage.external
     entry.name = name
-    # Of what numba adds for Python most is used by nothing now.
+    # Most of what numba adds for callers in Python is unused now.
     unused = llvm.create_new_module_pass_manager()
     unused.add_global_dead_code_eliminate_pass()
     machine = llvm.Target.from_default_triple().create_target_machine()

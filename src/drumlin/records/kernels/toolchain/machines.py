@@ -1,4 +1,4 @@
-"""What a linker must know of a machine: how its instructions hold addresses; pure."""
+"""Relocations and jumps of each CPU architecture, for the linker. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-X86_64: Final = 62  # as ELF calls them
+X86_64: Final = 62  # e_machine of ELF
 AARCH64: Final = 183
 
 _INT32: Final = struct.Struct("<i")
 _WORD: Final = struct.Struct("<I")
-#: aarch64: what an instruction that loads or stores counts its distance in, as a power of two.
+#: aarch64: relocation type -> log2 of the access size, by which an instruction scales its offset.
 _AARCH64_SCALES: Final = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
 _AARCH64_PAGE: Final = 275
 _AARCH64_CALLS: Final = (282, 283)
@@ -20,16 +20,17 @@ _SMALL_PAGE_BITS: Final = 12
 
 
 class Machine(NamedTuple):
-    """How to link for it."""
+    """The linking rules of one CPU architecture."""
 
-    #: Of memory, at most: what is protected in different ways lies in different ones.
+    #: The largest page size. Sections with different protection go on different pages.
     page_size: int
     #: The relocation with which a loader writes a symbol's address.
     address_of: int
-    #: Puts the distance to `target` into the instruction or number at `place`, which will lie at
-    #: `address`. Raises ValueError for kinds of relocations that kernels have no need of.
+    #: Applies a relocation: `(code, place, kind, address, target)`. Writes the distance to `target`
+    #: into the instruction or number at `code[place]`, which will be loaded at `address`. Raises
+    #: ValueError for a kind of relocation that kernels do not need.
     relocate: Callable[[bytearray, int, int, int, int], None]
-    #: A jump from an address to wherever the address says that is stored in a slot.
+    #: `(address, slot)` -> an indirect jump, placed at `address`, to the target stored in `slot`.
     jump: Callable[[int, int], bytes]
 
 
@@ -70,13 +71,13 @@ def _jump_aarch64(address: int, slot: int) -> bytes:
 
 
 def _pages_between(address: int, target: int) -> int:
-    """The field of an ADRP."""
+    """The number of pages to the target, as encoded in an ADRP."""
     pages = _bits((target >> _SMALL_PAGE_BITS) - (address >> _SMALL_PAGE_BITS), 21)
     return (pages & 3) << 29 | pages >> 2 << 5
 
 
 def _within_page(target: int, scale: int) -> int:
-    """The field of an ADD, a load or a store."""
+    """The offset of the target in its page, as encoded in an ADD, a load or a store."""
     distance = target & ((1 << _SMALL_PAGE_BITS) - 1)
     if distance & ((1 << scale) - 1):
         raise ValueError(f"{target} is not a multiple of {1 << scale}")
@@ -84,9 +85,9 @@ def _within_page(target: int, scale: int) -> int:
 
 
 def _bits(number: int, size: int) -> int:
-    """A number with a sign, in so many bits."""
+    """A signed number in `size` bits (two's complement)."""
     if not -(1 << (size - 1)) <= number < 1 << (size - 1):
-        raise ValueError(f"{number} is too far")
+        raise ValueError(f"{number} does not fit into {size} bits")
     return number & ((1 << size) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What is in an object file of the format ELF, as LLVM writes it for kernels; pure."""
+"""Parses an ELF object file, as LLVM writes it for the kernels. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A name for a place; in section 0 is what others define."""
+    """A named address; section 0 means that another library defines it."""
 
     name: bytes
     kind: int
@@ -37,7 +37,7 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A place in a section where the address of a symbol is to be put, in some way or other."""
+    """A place in a section into which the linker writes the address of a symbol."""
 
     section: int
     place: int
@@ -47,7 +47,7 @@ class Relocation(NamedTuple):
 
 
 class ObjectFile(NamedTuple):
-    """All of it that a linker needs."""
+    """The parts of an object file that the linker needs."""
 
     machine: int
     sections: list[Section]
@@ -56,10 +56,10 @@ class ObjectFile(NamedTuple):
 
 
 def read(file: bytes) -> ObjectFile:
-    """Take an object file apart.
+    """Parse an object file.
 
     Raises:
-        ValueError: it is none, or it has data that is written to.
+        ValueError: this is not an object file, or it has writable data.
     """
     ident, kind, machine, _, _, _, start, *_, count, _ = FILE_HEADER.unpack_from(file)
     if ident != IDENT or kind != _OBJECT:

@@ -1,13 +1,13 @@
-"""One object file -> a shared library, as linkers make it of the format ELF; pure.
+"""Links one ELF object file into a shared library. Pure.
 
-It takes what LLVM makes of kernels: code and constants that may lie anywhere in memory, and want
-some functions of the C library. A library is three segments, each in pages of its own:
+The object file is LLVM's output for the kernels: position-independent code and constants, which
+call some functions of the C library. A library has three segments, each in its own pages:
 
-    constants       what the loader reads, and the constants of the code
-    code            and behind it a jump for each function that is wanted from outside
-    addresses       of those functions: the loader writes them, and then protects them
+    constants       the tables for the loader, and the constants of the code
+    code            followed by one jump for each imported function
+    addresses       of the imported functions: the loader writes them, then makes them read-only
 
-Here an address is counted from the beginning of the library, and is a place in its file as well.
+Addresses are relative to the beginning of the library, and equal the positions in its file.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _ALL_AT_ONCE: Final = 8
 
 
 def link(file: bytes) -> bytes:
-    """The library that has each global function of an object file.
+    """Link an object file into a library that exports each of its global functions.
 
     Raises:
-        ValueError: there is something in it that cannot be linked here.
+        ValueError: the object file contains something that this linker does not support.
     """
     return _Link(read(file)).library()
 
 
 class _Link:
-    """The places of everything in a library; then the library."""
+    """Computes the layout of a library, then builds it."""
 
     def __init__(self, source: ObjectFile) -> None:
         if source.machine not in MACHINES:
@@ -64,7 +64,7 @@ class _Link:
         ]
         named = self._wanted + self._defined
         self._names = b"\0" + b"".join(each.name + b"\0" for each in named)
-        self._sections: dict[int, int] = {}  # where each lies
+        self._sections: dict[int, int] = {}  # number -> address
         self._end = FILE_HEADER.size + _SEGMENT_COUNT * _SEGMENT.size
         self._hash = self._place(4 * (4 + len(named)))
         self._symbols = self._place(SYMBOL.size * (1 + len(named)))
@@ -77,7 +77,7 @@ class _Link:
         self._written = self._place(0, self._machine.page_size)
         self._slots = self._place(_SLOT_SIZE * len(self._wanted))
         self._dynamic = self._place(_PAIR.size * len(self._directions()))
-        # Whole pages are protected.
+        # Protection covers whole pages.
         self._place(0, self._machine.page_size)
 
     def _place(self, size: int, alignment: int = 16) -> int:
@@ -92,7 +92,7 @@ class _Link:
                 self._sections[section.number] = place
 
     def library(self) -> bytes:
-        """The file."""
+        """The content of the library's file."""
         file = bytearray(self._end)
         for place, content in (
             (0, self._header()),
@@ -145,7 +145,7 @@ class _Link:
         ]
 
     def _hash_table(self) -> bytes:
-        """One chain of all symbols: there are few, and each is looked up once."""
+        """A hash table with one chain of all symbols: there are few, and each is looked up once."""
         count = 1 + len(self._wanted) + len(self._defined)
         chain = [0, *range(2, count), 0]
         return struct.pack(f"<{3 + count}I", 1, count, 1, *chain)
@@ -157,7 +157,7 @@ class _Link:
             yield name, _GLOBAL, 0, 0, 0, 0
             name += len(symbol.name) + 1
         for symbol in self._defined:
-            # Any section but 0 says that it is defined here.
+            # Any section number but 0 means that this library defines the symbol.
             yield name, GLOBAL_FUNCTION, 0, 1, self._address(symbol), symbol.size
             name += len(symbol.name) + 1
 
@@ -167,7 +167,7 @@ class _Link:
             yield slot, (1 + index) << 32 | self._machine.address_of, 0
 
     def _directions(self) -> list[tuple[int, int]]:
-        """What a loader goes by."""
+        """The dynamic section: where the loader finds each table."""
         return [
             (4, self._hash),
             (5, self._strings),

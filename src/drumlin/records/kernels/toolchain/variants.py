@@ -1,6 +1,6 @@
-"""Modules for any processor -> a library for one kind of them.
+"""Compiles the modules of all kernels into a library for one kind of processor.
 
-Which variants there are is said in `records/kernels/processor.py`, as that chooses among them.
+The variants are declared in `records/kernels/processor.py`, which chooses one when a process runs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from drumlin.records.kernels.code.crc32c import BYTE_STEP, STEPS, WORD_STEP
 from drumlin.records.kernels.processor import AARCH64, X86_64, Variant
 from drumlin.records.kernels.toolchain.shared_object import link
 
-# All that machine code may ask of its context: every process that loads it has the C library.
+# The only functions that the machine code may import: every process has the C library loaded.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
 
 
 class _Target(NamedTuple):
     triple: str
-    crc32c: str  # the steps of a CRC, by the instructions that all processors of this kind have
+    crc32c: str  # the steps of a CRC32C, with instructions of all these processors
 
 
 _TARGETS: Final = {
@@ -65,7 +65,7 @@ _TARGETS: Final = {
 
 
 def library(modules: list[str], variant: Variant) -> bytes | None:
-    """The shared library for processors of this kind; None if this LLVM doesn't know them."""
+    """The shared library for this variant; None if this LLVM does not support its machine."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     try:
@@ -76,7 +76,7 @@ def library(modules: list[str], variant: Variant) -> bytes | None:
 
 
 def _object_file(modules: list[str], variant: Variant, target: Any) -> bytes:
-    """Code that may lie anywhere in memory."""
+    """Position-independent code of all modules."""
     triple, steps = _TARGETS[variant.machine]
     machine = target.create_target_machine(
         cpu=variant.cpu, features=variant.features, opt=3, reloc="pic", codemodel="small"
@@ -87,8 +87,8 @@ def _object_file(modules: list[str], variant: Variant, target: Any) -> bytes:
         module.link_in(_for(machine, steps, triple))
         for name in STEPS:
             module.get_function(name).linkage = llvm.Linkage.internal
-        # numba's handling of exceptions turns out to be unreachable: no kernel raises. With it
-        # goes every use of Python's own functions.
+        # No kernel raises, so the optimiser finds numba's exception handling unreachable and
+        # removes it, and with it every call of a function of Python.
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)

@@ -13,12 +13,7 @@ from dataclasses import replace
 from drumlin.spark.writing.protocol import names, refusals
 from drumlin.spark.writing.protocol.content import NO_PLAN, Content
 from drumlin.spark.writing.protocol.decisions import glance, last_state, take_over
-from drumlin.spark.writing.protocol.driver import (
-    abort_open,
-    mark_done,
-    open_besides,
-    write,
-)
+from drumlin.spark.writing.protocol.driver import abort_open, mark_done, open_besides, write
 from drumlin.spark.writing.protocol.job import Job
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.requests import (

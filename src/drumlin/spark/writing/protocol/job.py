@@ -12,7 +12,7 @@ from drumlin.spark.writing.protocol.messages import SinkSettings, TaskMessage, t
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
-#: How long an open transaction that neither messages nor Spark reveal may hold up readers.
+#: How long readers may be held up by an open transaction that neither a message nor Spark reports.
 _LOOK_AGAIN_MS: Final = 10_000
 
 

@@ -22,8 +22,8 @@ class Assignee:
     """The target assignment so far; its topics may be deleted, or no longer subscribed to."""
 
 
-#: Members and partition counts of topics -> the target assignment by member id. An assignor gives
-#: way, and its arguments must not change meanwhile.
+#: Members and partition counts of topics -> the target assignment by member id. An assignor yields
+#: to the event loop; the caller must not change the arguments meanwhile.
 Assignor = Callable[
     [Sequence[Assignee], Mapping[UUID, int]], Coroutine[Any, Any, dict[str, Partitions]]
 ]

@@ -40,7 +40,7 @@ async def assign_ranges(
             await give_way()
             end = start + share + (index < larger)
             if start == end:
-                break  # the other members get none either
+                break  # the remaining members get no partitions
             assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(assigned)

@@ -18,15 +18,16 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import give_way
 
-#: Moving partitions of one topic may allow moves in another; a few rounds give a good balance.
+#: The most rounds over all topics. Moves in one topic may allow moves in another, but a few rounds
+#: give a good balance.
 _ROUNDS_MAX: Final = 16
 
-#: Partitions of a topic that are assigned in one turn.
+#: The partitions of a topic assigned in one turn.
 _AT_ONCE: Final = 64
 
 _TopicPartition = tuple[UUID, int]
 
-#: UUIDs themselves are slow to compare; the order is the same.
+#: Sort key: integers compare faster than UUIDs, in the same order.
 _order_of: Final = attrgetter("int")
 
 
@@ -90,12 +91,12 @@ async def _assign_equals(
     return assigned
 
 
-#: Partitions of topics, which are numbered here: a UUID is slow to compare and hash.
+#: Partitions by topic number; a UUID would be slow to compare and hash.
 _Held = list[tuple[int, Collection[int]]]
 
 
 class _Kept(NamedTuple):
-    """The partitions that a member may keep, and whether it has no others."""
+    """The partitions that a member may keep, and whether these are all that it has."""
 
     held: _Held
     size: int
@@ -234,7 +235,7 @@ class _Unequal:
         for giver in self._heaviest(most, owned):
             await give_way()
             while self._loads[least[0][1]] != least[0][0]:
-                _, stale = heapq.heappop(least)  # its partitions have changed meanwhile
+                _, stale = heapq.heappop(least)  # outdated: the member's load has changed
                 heapq.heappush(least, (self._loads[stale], stale))
             taker = least[0][1]
             if self._loads[giver] - self._loads[taker] < 2:
@@ -260,7 +261,7 @@ class _Unequal:
     async def _result(self) -> dict[str, Partitions]:
         assigned: list[dict[UUID, frozenset[int]]] = [{} for _ in self._members]
         for topic_id in list(self._owned):
-            # Freed topic by topic, as freeing all at once would take long.
+            # Freed topic by topic, as freeing all at once would block the loop.
             for member, partitions in self._owned.pop(topic_id).items():
                 if partitions:
                     assigned[member][topic_id] = frozenset(partitions)

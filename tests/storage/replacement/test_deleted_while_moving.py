@@ -1,18 +1,19 @@
-"""A log whose topic is deleted while it goes from one log dir to another."""
+"""A log that is deleted while it moves to another log dir: nothing of it is left there."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from drumlin.storage.replacement.log_move import LogMove
 from drumlin.wire.error_codes import KafkaError
-from storage.replacement.test_log_move import CONFIG, Two, dirs, fill, folders, opened
+from storage.replacement.test_log_move import CONFIG, fill, folders, opened
 from storage.samples import create
 
-__all__ = ["dirs"]
 
-
-def test_a_log_that_is_deleted_is_not_moved(dirs: Two) -> None:
+def test_a_log_that_is_deleted_is_not_moved(tmp_path: Path) -> None:
+    dirs = tmp_path / "one", tmp_path / "two"
     fill(dirs)
     logs, log = opened(dirs)
     move = LogMove(log, logs.directories[1])
@@ -26,9 +27,10 @@ def test_a_log_that_is_deleted_is_not_moved(dirs: Two) -> None:
 
 
 def test_nothing_of_a_deleted_log_is_noted_for_its_successor(
-    dirs: Two, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic is deleted, and created again in the other log dir, as its move changes over."""
+    dirs = tmp_path / "one", tmp_path / "two"
     fill(dirs)
     logs, log = opened(dirs)
     source, target = logs.directories

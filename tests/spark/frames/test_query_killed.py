@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -17,13 +16,12 @@ from pyspark.sql import SparkSession
 
 from rig.jvm.java import spark_environment
 from rig.waiting import wait_until
-from spark.state.query_topics import captured, random_table, records_of, values_in
+from spark.frames.query_topics import captured, random_table, records_of, values_in
 from spark.topics import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 ROOT = Path(__file__).parents[3]
-KILLS = 10
 
 #: Runs without end; a file says how many there were.
 PROGRAM = """
@@ -31,7 +29,7 @@ import itertools, os, random, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from drumlin.spark.java import ensure_java
-from spark.state.query_topics import captured, random_table
+from spark.frames.query_topics import captured, random_table
 from spark.topics import Topic
 
 address, topic, partitions, seed, told = sys.argv[1:]
@@ -45,15 +43,19 @@ for count in itertools.count():
 """
 
 
-def test_killed_runs(
-    spark: SparkSession, new_topic: Callable[[int], Topic], tmp_path: Path
-) -> None:
-    chance, topic = random.Random(7), new_topic(3)
-    for kill in range(KILLS):
-        run_and_kill(topic, kill, tmp_path / str(kill), chance.uniform(0, 3))
-        table = random_table(chance)
-        captured(spark, table, topic)
-        assert values_in(topic) == records_of(table), f"after kill {kill}"
+@pytest.fixture(scope="module")
+def topic(address: str) -> Topic:
+    """One for all tests: what a run leaves, the next one finds."""
+    return Topic(address, 3).create()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_killed_run(spark: SparkSession, topic: Topic, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    run_and_kill(topic, seed, tmp_path / "told", chance.uniform(0, 4))
+    table = random_table(chance)
+    captured(spark, table, topic)
+    assert values_in(topic) == records_of(table)
 
 
 def run_and_kill(topic: Topic, seed: int, told: Path, after_s: float) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,13 +12,10 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import QueryChanges, QueryOvertaken
 from drumlin.spark.frames import query_sink
-from drumlin.spark.writing.entry import TaskWrite, begin_task, commit_batch
+from drumlin.spark.writing.entry import commit_batch
 from drumlin.spark.writing.foreach_batch import save
-from drumlin.spark.writing.performer import Performer
-from drumlin.spark.writing.protocol import driver
-from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.writing.protocol.requests import CommitAll
-from spark.state.query_topics import (
+from spark.frames.killed_queries import SETTINGS, decided, lost, written
+from spark.frames.query_topics import (
     Table,
     captured,
     key_of,
@@ -31,10 +26,9 @@ from spark.state.query_topics import (
 )
 from spark.topics import Topic
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 NewTopic = Callable[[int], Topic]
-SETTINGS = SinkSettings()
 OLD: Table = {1: (0, "old"), 2: (0, "same")}
 NEW: Table = {1: (1, "new"), 2: (0, "same")}
 
@@ -45,34 +39,12 @@ def client(address: str) -> Iterator[Client]:
         yield client
 
 
-def written(client: Client, topic: Topic, batch: int, run: str, table: Table) -> TaskMessage:
-    """What the only task of a run writes, and leaves open."""
-    topic_id = client.describe_topics([topic.name])[topic.name].topic_id
-    who = TaskIdentity(f"query.{topic_id}", "capture-query", batch, run, 0)
-    task = begin_task(client, who, SETTINGS)
-    assert isinstance(task, TaskWrite)
-    records = records_of(table)
-    rows = {"key": list(records), "value": list(records.values())}
-    task.transaction.append(pa.table(rows), topic.name)
-    return task.finish(len(records), "1")
-
-
-def decided(client: Client, message: TaskMessage) -> Performer:
-    """The driver's side, up to the moment before the first transaction is committed."""
-    performer = Performer(client)
-    steps = driver.commit([message], message.identity.batch, SETTINGS)
-    request = next(steps)
-    while not isinstance(request, CommitAll):
-        request = steps.send(performer.perform(request))
-    return performer
-
-
 def test_what_a_killed_run_has_decided_is_seen(
     spark: SparkSession, new_topic: NewTopic, client: Client
 ) -> None:
     topic = new_topic(2)
     captured(spark, OLD, topic)
-    decided(client, written(client, topic, 1, "killed", {1: NEW[1]}))
+    decided(client, written(client, topic.name, 1, "killed", {1: NEW[1]}))
     # The row is back to what it was: it is no change unless the killed run's is seen.
     assert captured(spark, OLD, topic) == QueryChanges(updated=1)
     assert values_in(topic) == records_of(OLD)
@@ -80,29 +52,26 @@ def test_what_a_killed_run_has_decided_is_seen(
     assert values == [value_of(1, *each[1]) for each in (OLD, NEW, OLD)]
 
 
-@pytest.mark.deep
 def test_what_a_killed_run_had_not_decided_is_gone(
     spark: SparkSession, new_topic: NewTopic, client: Client
 ) -> None:
     topic = new_topic(2)
-    written(client, topic, 0, "killed", NEW)
+    written(client, topic.name, 0, "killed", NEW)
     assert captured(spark, OLD, topic) == QueryChanges(inserted=2)
-    written(client, topic, 1, "killed", NEW)
+    written(client, topic.name, 1, "killed", NEW)
     assert captured(spark, OLD, topic) == QueryChanges()
     assert [value for *_, value in log_of(topic)] == list(records_of(OLD).values())
 
 
-@pytest.mark.deep
 def test_what_was_decided_and_has_timed_out_is_written_again(
     spark: SparkSession, new_topic: NewTopic, client: Client
 ) -> None:
     topic = new_topic(2)
     captured(spark, OLD, topic)
-    message = written(client, topic, 1, "killed", {1: NEW[1]})
-    again = written(client, topic, 1, "slow", {1: NEW[1]})
+    message = written(client, topic.name, 1, "killed", {1: NEW[1]})
+    again = written(client, topic.name, 1, "slow", {1: NEW[1]})
     decided(client, message)
-    assert message.opened is not None
-    client.transaction(message.opened.transactional_id).abort()  # as a broker does then
+    lost(client, message)
     assert captured(spark, OLD, topic) == QueryChanges()
     # A run that is still there with the same rows must not take them for written.
     with pytest.raises(RuntimeError, match="batch 2 is decided"):
@@ -112,7 +81,7 @@ def test_what_was_decided_and_has_timed_out_is_written_again(
     assert values_in(topic) == records_of(NEW)
 
 
-@pytest.mark.parametrize("batch", [pytest.param(0, marks=pytest.mark.deep), 1])
+@pytest.mark.parametrize("batch", [0, 1])
 def test_a_run_that_another_one_has_overtaken(
     spark: SparkSession, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
@@ -132,7 +101,6 @@ def test_a_run_that_another_one_has_overtaken(
     assert captured(spark, OLD, topic) == QueryChanges(updated=1)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_run_that_another_one_has_ended(
     spark: SparkSession,
@@ -149,7 +117,7 @@ def test_a_run_that_another_one_has_ended(
         del rows
         monkeypatch.setattr(query_sink, "save", save)
         _, batch, run = json.loads(options["numberedbatch"])
-        mine = written(client, topic, batch, run, {3: (3, "mine")})
+        mine = written(client, topic.name, batch, run, {3: (3, "mine")})
         captured(spark, changed, topic)
         commit_batch(client, SETTINGS, [mine], batch)
 
@@ -158,39 +126,3 @@ def test_a_run_that_another_one_has_ended(
     with pytest.raises(QueryOvertaken, match=why):
         captured(spark, {3: (3, "mine")}, topic)
     assert values_in(topic) == records_of(changed)
-
-
-@pytest.mark.deep
-def test_two_runs_that_settle_at_once(
-    spark: SparkSession, new_topic: NewTopic, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has aborted what the other may yet decide; at most one of them goes on."""
-    topic = new_topic(2)
-    captured(spark, OLD, topic)
-    written(client, topic, 1, "killed", NEW)
-    perform = Performer.perform
-    others = iter([None])
-
-    def perform_after_another(self: Performer, request: object) -> object:
-        if type(request).__name__ == "CommitDriver" and next(others, "") is None:
-            captured(spark, NEW, topic)
-        return perform(self, request)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Performer, "perform", perform_after_another)
-    with pytest.raises(QueryOvertaken, match="has begun at the same moment"):
-        captured(spark, {3: (3, "mine")}, topic)
-    assert values_in(topic) == records_of(NEW)
-
-
-@pytest.mark.deep
-def test_somebody_elses_transaction_is_named(
-    spark: SparkSession, new_topic: NewTopic, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = new_topic(1)
-    monkeypatch.setattr(query_sink, "_STABLE_WITHIN_S", 0.5)
-    with client.transaction(f"others-{uuid.uuid4().hex}") as transaction:
-        transaction.append({"key": [b"k"], "value": [b"v"]}, topic.name)
-        with pytest.raises(RuntimeError, match=f"{topic.name}': an open transaction hides"):
-            captured(spark, OLD, topic)
-        transaction.abort()
-    assert captured(spark, OLD, topic) == QueryChanges(inserted=2)
