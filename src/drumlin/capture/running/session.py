@@ -66,7 +66,8 @@ class Session:
         except TooMuchWal as error:
             raise wal_limit.refusal(self.options, error.kept_bytes) from None
         except RequestRefused as error:
-            if self._has_begun and not outputs.has_own_topic(self._client, self._names):
+            was_there = self._has_begun or self._is_paused_told
+            if was_there and not outputs.has_own_topic(self._client, self._names):
                 raise CaptureReplaced("this capture was removed meanwhile") from error
             raise
 
