@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from drumlin.broker.http.admin_socket import connect_to_admin_socket
 from rig.waiting import wait_until
 
 #: For a busy machine.
@@ -99,9 +99,7 @@ def fetch(port: int, path: str) -> bytes:
 
 def ask_operator(data: Path, request: str, body: str = "") -> tuple[int, Any]:
     """Status and JSON of an answer through the socket in a data directory."""
-    with closing(socket.socket(socket.AF_UNIX)) as sock:
-        sock.settimeout(30)
-        sock.connect(str(data / "drumlin-admin.sock"))
+    with connect_to_admin_socket(data, 30) as sock:
         head = f"{request} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         sock.sendall((head + body).encode())
         answer = b""
