@@ -11,7 +11,7 @@ restored, for these reasons:
 2. The successor is assigned the partition in a generation that began after the former owner gave
    the partition up or was removed from the group. From then on the group coordinator rejects a
    removed member's offsets (KIP-447), so a removed member does not commit.
-3. So the offsets of every transaction that may still commit were accepted before that generation,
+3. So the offsets of every transaction that may still commit were accepted before that moment,
    and its changelog records were acknowledged even earlier: they are below the high watermark that
    the successor fetches after its assignment. The successor waits until the last stable offset
    reaches this high watermark. (A transaction that is still open there ends by its timeout, or at
@@ -64,7 +64,7 @@ _CONFIG_S: Final = 30.0
 
 
 class End(NamedTuple):
-    """The last stable offset of a partition, and the time of asking for it."""
+    """The last stable offset of a partition, and the time of the request."""
 
     offset: int
     at_ms: int
@@ -129,7 +129,7 @@ class Changelog:
     # -- former owners -------------------------------------------------------------------
 
     def await_former_owners(self, partitions: list[int]) -> None:
-        """Wait until all transactions now open in these partitions have ended: step 3 above."""
+        """Wait until all transactions now open in these partitions have ended (step 3 above)."""
         client = self._client
         places = [TopicPartition(self.topic, each) for each in partitions]
         found = client.list_offsets(dict.fromkeys(places, "latest"))
@@ -366,7 +366,7 @@ def _is_of_same_log(at: Checkpoint, batch: pa.RecordBatch) -> bool:
 
 
 def _apply(store: Store, at: Checkpoint, batch: pa.RecordBatch) -> Checkpoint:
-    """Apply records to a store, and return its checkpoint. Known records do no harm."""
+    """Apply records to a store, and return its checkpoint. Repeats do no harm."""
     if batch.num_rows == 0:
         return at
     changes = _rows_of(batch)

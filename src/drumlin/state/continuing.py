@@ -1,4 +1,4 @@
-"""Finds the offset to continue an input partition from, by the changelog's position. Pure."""
+"""Finds where to continue an input partition: at the position in its changelog. Pure."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def processor(
         state: the name of the state.
         bootstrap: "host:port[,host:port...]" of the cluster of all these topics.
         start: where to begin in a partition without a committed offset: "earliest" or "latest".
-        commit_interval_ms: how often to commit, which makes output visible to read_committed readers.
+        commit_interval_ms: how often to commit. A commit makes output visible to read_committed
+            readers.
         idle_timeout_ms: iteration ends after this time without a record; None: never.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.

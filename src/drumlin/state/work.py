@@ -84,7 +84,7 @@ class Work:
         self._transactional_id = f"{changelog.id_prefix}{self._name}"
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
-        #: The error of a send that aborts the transaction; `commit` raises it, user code never.
+        #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
         self._abort_reason: ClientError | None = None
         #: The output of the current attempt, held back; None: outside attempts.
         self._held: list[Callable[[], None]] | None = None
@@ -92,7 +92,7 @@ class Work:
     # -- output --------------------------------------------------------------------------
 
     def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        """Write a record. Raises as `Transaction.writer` and `Writer.send`, except for ABORTED."""
+        """Write a record. Raises what `Writer.send` raises, except errors in ABORTED."""
         if self._held is None:
             self._send(topic, value, key, record)
             return
@@ -113,7 +113,7 @@ class Work:
         return self._writers[topic]
 
     def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        """Write a table. Raises as `Transaction.append`, except for ABORTED."""
+        """Write a table. Raises what `Transaction.append` raises, except errors in ABORTED."""
         if self._held is None:
             self._append(data, topic, options)
             return
@@ -124,7 +124,7 @@ class Work:
         self._unless_aborted(lambda: self._target().append(data, topic, **options))
 
     def _target(self) -> Client | Transaction:
-        """The transaction, or for "at_least_once" the client, which writes the output."""
+        """The transaction or the client that writes the output."""
         return self._begun() if self._is_output_exact else self._client
 
     # -- attempts ------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Work:
 
     @property
     def is_attempting(self) -> bool:
-        """Whether an attempt is in progress, with its batch possibly half processed."""
+        """Whether an attempt is in progress, with its batch possibly processed in part."""
         return self._held is not None
 
     def undo_attempt(self, partition: int) -> None:
