@@ -171,8 +171,8 @@ class Processor:
     def run(self, handle: Callable[[pa.RecordBatch], object]) -> None:
         """Call `handle` with each batch, until none arrives for `idle_timeout_ms`.
 
-        If `handle` raises, its work on the batch is undone, and it is called with halves of the
-        batch, and so on, down to the record that fails. With `dead_letters` this record is written
+        If `handle` raises, its work on the batch is undone, and `handle` is called with halves of
+        the batch, and so on, down to the record that fails. With `dead_letters` this record is written
         to that topic in the same transaction, with its origin and the error in headers. Otherwise
         the processor closes and raises the error, with the record's offset in a note.
 
@@ -295,7 +295,7 @@ class Processor:
         self._forget(places)
 
     def _lost(self, places: Iterable[TopicPartition]) -> None:
-        """Discard work on lost partitions, which other members may own: it must not commit."""
+        """Discard work on lost partitions. Other members may own them: nothing may be committed."""
         self._rewind()
         self._forget(places)
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
 #: The pause after an error.
 _PAUSE_S: Final = 1.0
-#: How long a replica is kept that is no longer assigned.
+#: How long a replica is kept after it is no longer assigned.
 _KEPT_S: Final = 60.0
 
 

@@ -54,7 +54,7 @@ class Store(Protocol):
         """The value of a key, or `default` if the key is missing."""
 
     def get_many(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """The values of all keys that exist."""
+        """The values of those `keys` that exist."""
 
     def __len__(self) -> int: ...
 
@@ -67,7 +67,7 @@ class Store(Protocol):
     def apply(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint | None) -> None:
         """Apply changes and set the checkpoint atomically. A value of None deletes its key.
 
-        The checkpoint is None while the store is loaded; an interrupted load has to start over.
+        The checkpoint is None while the store is being loaded; an interrupted load has to start over.
         """
 
     def clear(self) -> None:
