@@ -172,9 +172,9 @@ class Processor:
         """Call `handle` with each batch, until none arrives for `idle_timeout_ms`.
 
         If `handle` raises, its work on the batch is undone, and `handle` is called with halves of
-        the batch, and so on, down to the record that fails. With `dead_letters` this record is written
-        to that topic in the same transaction, with its origin and the error in headers. Otherwise
-        the processor closes and raises the error, with the record's offset in a note.
+        the batch, and so on, down to the record that fails. With `dead_letters` this record is
+        written to that topic in the same transaction, with its origin and the error in headers.
+        Otherwise the processor closes and raises the error, with the record's offset in a note.
 
         Args:
             handle: called with a `pyarrow.RecordBatch`; uses `state`, `send` and `append` of this

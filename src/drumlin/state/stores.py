@@ -67,7 +67,7 @@ class Store(Protocol):
     def apply(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint | None) -> None:
         """Apply changes and set the checkpoint atomically. A value of None deletes its key.
 
-        The checkpoint is None while the store is being loaded; an interrupted load has to start over.
+        The checkpoint is None during a full load, which has to start over if interrupted.
         """
 
     def clear(self) -> None:
