@@ -59,7 +59,7 @@ def test_the_record_is_named(
     processor = made()
     with pytest.raises(ValueError, match="no such customer") as raised:
         processor.run(counting(processor, output))
-    assert f"topic {topic!r} partition 0 offset 2 was processed" in raised.value.__notes__[0]
+    assert f"while processing topic {topic!r} partition 0 offset 2;" in raised.value.__notes__[0]
     with pytest.raises(drumlin.ClientError, match="closed"):
         next(processor)
     assert committed(client, output) == []
@@ -154,6 +154,6 @@ def test_a_function_cannot_commit_half_a_batch(
         processor.state[b"a"] = b"1"
         _ = processor.close() if what == "close" else next(processor)
 
-    with pytest.raises(drumlin.ClientError, match="can neither go on nor close"):
+    with pytest.raises(drumlin.ClientError, match="can neither get the next batch nor close"):
         processor.run(handle)
     assert client.committed_offsets(group) == {}

@@ -60,7 +60,7 @@ class AgainstDict(RuleBasedStateMachine):
     @rule(keys=st.lists(KEYS, max_size=8))
     def count(self, keys: list[bytes]) -> None:
         if any(not self.model.get(key, b"0").isdigit() for key in keys):
-            with pytest.raises(ValueError, match="is no count"):
+            with pytest.raises(ValueError, match="is not a count"):
                 self.state.count_by(keys)
             return
         told = self.state.count_by(keys)
@@ -156,11 +156,11 @@ def test_what_is_no_bytes_is_refused_by_name(key: object, value: object) -> None
 
 def test_the_changelogs_own_key_is_refused() -> None:
     state = KeyedState()
-    with pytest.raises(ValueError, match=r"the changelog's own"):
+    with pytest.raises(ValueError, match="is reserved for the changelog"):
         state[POSITION_KEY] = b""
-    with pytest.raises(ValueError, match=r"the changelog's own"):
+    with pytest.raises(ValueError, match="is reserved for the changelog"):
         state.update_many([b"a", POSITION_KEY], [b"1", b"2"])
-    with pytest.raises(ValueError, match=r"the changelog's own"):
+    with pytest.raises(ValueError, match="is reserved for the changelog"):
         state.count_by([b"a", POSITION_KEY])
     assert not state
 

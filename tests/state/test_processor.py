@@ -152,11 +152,11 @@ def test_a_changelog_of_another_shape_is_refused(
 ) -> None:
     changelog = changelog_name(group, "counts")
     client.create_topic(changelog, 3, configs={"cleanup.policy": "compact"})
-    with pytest.raises(StateRefused, match=f"{changelog!r} has 3 partitions.* has 2"):
+    with pytest.raises(StateRefused, match=f"{changelog!r} has 3 partitions.* has 2: both"):
         made()
     client.delete_topic(changelog)
     client.create_topic(changelog, 2, configs={"cleanup.policy": "compact,delete"})
-    with pytest.raises(StateRefused, match=r"cleanup\.policy=compact,delete: a state would lose"):
+    with pytest.raises(StateRefused, match=r"cleanup\.policy=compact,delete: the state would lose"):
         made()
 
 
@@ -198,7 +198,7 @@ def test_a_topic_that_was_made_again_is_another(
     client.delete_topic(topic)
     client.create_topic(topic, 2)
     write(client, topic, ["a"] * 9)
-    with pytest.raises(StateRefused, match="made again"):
+    with pytest.raises(StateRefused, match="created again"):
         run(made())
 
 
@@ -206,21 +206,21 @@ def test_a_state_that_is_gone_is_missed(client: Client, topic: str, group: str, 
     write(client, topic, ["a"] * 3)
     run(made())
     client.delete_topic(changelog_name(group, "counts"))
-    with pytest.raises(StateRefused, match="has no state of it"):
+    with pytest.raises(StateRefused, match="has no state for it"):
         run(made())
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({"format": 2}, "it has format 2"),
-        ("no JSON", "no changelog of drumlin.state, or damaged"),
-        ({"offset": -1}, "its position"),
-        ({"topic": 7}, "its position"),
+        ({"format": 2}, "it has format 2, but"),
+        ("no JSON", "not a changelog of drumlin.state, or damaged"),
+        ({"offset": -1}, "invalid position"),
+        ({"topic": 7}, "invalid position"),
         ({"topic": "another"}, "and topic 'another'"),
-        ({"group": "another"}, "is of group 'another'"),
-        ({"topic_id": "another"}, "or the topic was deleted and made again"),
-        (None, "it has keys and no position"),
+        ({"group": "another"}, "belongs to group 'another'"),
+        ({"topic_id": "another"}, "or the topic was deleted and created again"),
+        (None, "it has keys but no position"),
     ],
 )
 def test_a_changelog_by_others_is_refused(
@@ -245,7 +245,7 @@ def test_what_is_used_at_the_wrong_time_is_told(topic: str, group: str, made: Ma
         lambda: processor.send("x", b"y"),
         lambda: processor.append({"value": ["y"]}, "x"),
     ):
-        with pytest.raises(drumlin.ClientError, match="there is no batch at hand"):
+        with pytest.raises(drumlin.ClientError, match="there is no current batch"):
             use()
     processor.close()
     processor.close()

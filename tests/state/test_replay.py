@@ -76,5 +76,5 @@ def test_what_cannot_be_replayed_is_refused(
     client.set_topic_configs(
         changelog_name(group, "counts"), {"message.timestamp.type": "LogAppendTime"}
     )
-    with pytest.raises(StateRefused, match="do not have the time of their commit"):
+    with pytest.raises(StateRefused, match="are not their commit times"):
         drumlin.state.replay(group, "counts", at=now, **options)

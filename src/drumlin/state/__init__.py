@@ -1,8 +1,8 @@
 """Keyed state of a Python process, stored in a compacted topic.
 
-`processor` reads a topic as a member of a group. Its changes to the state, its output and its
-offsets become visible in one transaction, or not at all. It must never keep a committed change
-that another process could not restore from the changelog.
+A `processor` reads a topic as a member of a consumer group, and commits its state changes, output
+and offsets in one transaction. Another process must be able to restore every committed change from
+the changelog.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which member of a group owns a partition, and which ones stand by for it.
+"""Assigns the input partitions to the members of a group, as owners and as standbys.
 
-Partitions stay where they are as far as their numbers allow. One that has to move goes to a member
-that has a replica of its state, and its standbys are members that have one already. Everything is
-decided by the group's leader, from what members tell when they join.
+The assignment is balanced and sticky. A partition that has to move goes to a member with a replica
+of its state, if there is one, and its standbys are preferably members with a replica. The group's
+leader decides, based on the replicas that members report when they join.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STANDBYS: Final = "standbys"
 
 
 class StateAssignor(OwnAssignor):
-    """Assigns the partitions of one input."""
+    """Assigns the partitions of one input topic."""
 
     name = "drumlin-state"
 
@@ -35,10 +35,10 @@ class StateAssignor(OwnAssignor):
     ) -> None:
         """
         Args:
-            topic: the input.
-            standbys: the number of standbys of each partition.
-            replicas: the partitions that this process has a replica of, and how far it goes.
-            follow: gets the partitions that this process has to stand by for.
+            topic: the input topic.
+            standbys: the number of standbys per partition.
+            replicas: returns the changelog offset that each local replica has reached.
+            follow: called with the partitions for which this process is a standby.
         """
         self._topic = topic
         self._standbys = standbys
@@ -84,7 +84,7 @@ class StateAssignor(OwnAssignor):
 
 
 def _suited(partition: int, replicas: Mapping[str, Mapping[int, int]]) -> list[str]:
-    """The members that have a replica, the one that goes furthest first."""
+    """The members with a replica, the most up-to-date one first."""
     found = [each for each, offsets in replicas.items() if partition in offsets]
     return sorted(found, key=lambda each: (-replicas[each][partition], each))
 
@@ -101,7 +101,7 @@ def _replicas_of(member: Member) -> dict[int, int]:
 
 
 def _read(user_data: bytes) -> dict[str, Any]:
-    """What a member or the leader tells; nothing, if it is another program's."""
+    """Decode the JSON of a member or the leader; empty if another program wrote it."""
     try:
         told = json.loads(user_data or b"{}")
     except ValueError:

@@ -1,7 +1,7 @@
-"""Processing of batches by a function whose failures can be undone, down to the record that fails.
+"""Calls a function with batches, rolls back failures, and finds the record that causes them.
 
-A batch that fails is processed again in halves, until the record by itself is found that cannot be
-processed. What was done for other records stays.
+A batch that fails is rolled back and retried in halves, until the failing record is alone. The work
+on all other records is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from drumlin.state.work import Work
 
-#: Headers of dead letters: those of Kafka Connect's queues, and one more for the record's time.
+#: Headers of dead letters: those of Kafka Connect, plus one for the record's timestamp.
 _PREFIX: Final = "__connect.errors."
 _TIMESTAMP: Final = "__drumlin.errors.timestamp"
+#: The most characters of an error message in a header.
 _MESSAGE_MAX: Final = 10_000
 
 
@@ -29,17 +30,17 @@ def attempt(
     handle: Callable[[pa.RecordBatch], object],
     refuse: Callable[[pa.RecordBatch, Exception], None],
 ) -> None:
-    """Call `handle` with the batch, or with as large parts of it as it can process.
+    """Call `handle` with the batch; if that fails, with smaller and smaller parts of it.
 
     Args:
-        work: undoes what was done for records that fail.
+        work: rolls back the work on records that fail.
         partition: the partition of the batch.
-        batch: its records.
+        batch: the records.
         handle: processes a batch of any size.
-        refuse: gets each record that `handle` cannot process, as a batch, and what it has raised.
+        refuse: called with each record that fails, as a batch of one row, and with its error.
 
     Raises:
-        ClientError: from `handle`, as that is not the record's fault, unless it is Undecodable.
+        ClientError: raised by `handle`, and not Undecodable, so no record is to blame for it.
     """
     todo = [batch]
     while todo:
@@ -61,7 +62,7 @@ def attempt(
 
 
 def place_of(topic: str, batch: pa.RecordBatch) -> str:
-    """The topic, partition and offsets of a batch, for an error."""
+    """The topic, partition and offsets of a batch, for an error message."""
     partition, offsets = batch.column("partition")[0], batch.column("offset")
     where = f"topic {topic!r} partition {partition}"
     if len(offsets) == 1:
@@ -70,15 +71,15 @@ def place_of(topic: str, batch: pa.RecordBatch) -> str:
 
 
 def dead_letter(topic: str, record: pa.RecordBatch, error: Exception) -> dict[str, Any]:
-    """A record for the dead letters: as it was, with its place and the error as headers.
+    """The dead letter for a record: the unchanged record, with its origin and error in headers.
 
     Args:
-        topic: the topic that it is from.
-        record: a batch of it, with its headers, and with key and value not decoded.
-        error: why it is here.
+        topic: the topic of the record.
+        record: a batch of this one record, with headers; key and value are not decoded.
+        error: the error that processing the record raised.
 
     Returns:
-        `value`, `key` and `headers`.
+        The fields `value`, `key` and `headers`.
     """
     row = {name: record.column(name)[0].as_py() for name in ("partition", "offset", "key", "value")}
     told = {
@@ -95,7 +96,7 @@ def dead_letter(topic: str, record: pa.RecordBatch, error: Exception) -> dict[st
 
 
 def _text(error: Exception) -> str:
-    """The error's message, shortened; user code may fail to make one."""
+    """The error's message, truncated; empty if the error's class cannot format it."""
     try:
         return str(error)[:_MESSAGE_MAX]
     except Exception:  # noqa: BLE001 - user code

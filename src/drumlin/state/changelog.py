@@ -1,27 +1,27 @@
-"""The changelog of one state: its topic, the wait for former owners, and restoring from it.
+"""The changelog of one state: creates the topic, waits for former owners, and restores stores.
 
-Exactly one process may continue from a partition of a changelog: the member to which the group has
-assigned the input's partition. No former owner can commit anything that its successor has not
+Exactly one process may continue a partition of a changelog: the member to which the group has
+assigned the input partition. No former owner can commit anything that its successor has not
 restored, for these reasons:
 
-1. In each transaction an owner writes to the changelog of each partition that it has read from,
-   waits for the acknowledgement, and only then sends the input's offsets (TxnOffsetCommit) with
-   its member id and generation; then it ends the transaction. It sends nothing for revoked
-   partitions: work on them is committed or aborted before it confirms the revocation to the group.
-2. A successor is assigned the partition in a generation that began after the former owner had
-   given it up or was removed from the group. From that moment on the group's coordinator refuses
-   the offsets of a removed member (KIP-447), which therefore does not commit.
-3. So every transaction that may still be committed has had its offsets accepted before that moment,
-   and its changelog records acknowledged even earlier: they are below the high watermark that the
-   successor asks for after its assignment. It waits until the last stable offset has reached that
-   (a transaction still open there is ended by its timeout, or at once by fencing its producer).
-   Then everything ever committed by former owners is below the last stable offset, up to which the
-   successor reads.
-4. A former owner that does not know of its removal may still write afterwards, but that is aborted.
-   It may make it uncertain whether a restored state is exact; then the state is read again.
+1. In each transaction an owner first writes to the changelog partitions of all input partitions
+   that it has read, and waits for the acknowledgements. Only then does it send the input offsets
+   (TxnOffsetCommit) with its member id and generation, and end the transaction. It sends nothing
+   for revoked partitions: it commits or aborts work on them before acknowledging the revocation.
+2. The successor is assigned the partition in a generation that began after the former owner gave
+   the partition up or was removed from the group. From then on the group coordinator rejects a
+   removed member's offsets (KIP-447), so a removed member does not commit.
+3. So the offsets of every transaction that may still commit were accepted before that moment,
+   and its changelog records were acknowledged even earlier: they are below the high watermark that
+   the successor fetches after its assignment. The successor waits until the last stable offset
+   reaches this high watermark. (A transaction that is still open there ends by its timeout, or at
+   once if its producer is fenced.) Then everything that former owners ever commit is below the
+   last stable offset, up to which the successor reads.
+4. A former owner that has not noticed its removal may still write afterwards, but its transaction
+   will be aborted. Until then a restored state may not be provably exact; it is then read again.
 
-State and position of the input are records of one transaction (`changelog_format.py`), so the order
-in which markers reach the partitions does not matter.
+State changes and input position are written to the changelog in one transaction
+(`changelog_format.py`), so the order in which markers reach the partitions does not matter.
 """
 
 from __future__ import annotations
@@ -50,24 +50,28 @@ _log = logging.getLogger(__name__)
 
 #: The time that a former owner has to end its last transaction before it is fenced.
 _GRACE_S: Final = 0.5
+#: The time between two warnings during the wait.
 _TELL_S: Final = 10.0
+#: The first pause between two checks, and the longest one.
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
+#: The most attempts to read an exact state.
 _READS_MAX: Final = 5
-#: The clock of a machine may be set back by so much while a store is not in use.
+#: How far a machine's clock may be set back while a store is not in use.
 _CLOCK_CHANGES_MS: Final = 60_000
+#: How long the value of delete.retention.ms is cached.
 _CONFIG_S: Final = 30.0
 
 
 class End(NamedTuple):
-    """The end of what was committed in a partition at a time."""
+    """The last stable offset of a partition, and the time of the request."""
 
     offset: int
     at_ms: int
 
 
 class Shown(NamedTuple):
-    """The state of a partition as columns: `key` and `value`."""
+    """The state of a partition, with the columns `key` and `value`."""
 
     partition: int
     position: Position | None
@@ -82,7 +86,7 @@ class Changelog:
         self._group = group
         self.topic = changelog_name(group, state)
         self.topic_id = ""
-        #: When delete.retention.ms was last looked up, and its value.
+        #: When delete.retention.ms was last fetched (monotonic seconds), and its value.
         self._tombstones_kept: tuple[float | None, int] = None, 0
         #: The prefix of the transactional ids of this state's owners.
         self.id_prefix = f"{group}-{state}-"
@@ -93,8 +97,9 @@ class Changelog:
         """Create the topic if it does not exist, and check its partitions and cleanup policy.
 
         Raises:
-            StateRefused: its number of partitions differs, or its policy is not `compact` alone.
-            UnknownTopic: there is no such input.
+            StateRefused: the topic's number of partitions differs from the input's, or its
+                cleanup.policy is not just `compact`.
+            UnknownTopic: the input topic does not exist.
         """
         count = len(self._client.partitions(input_topic))
         self._client.create_topic(
@@ -107,25 +112,25 @@ class Changelog:
         found = len(self._client.partitions(self.topic))
         if found != count:
             raise StateRefused(
-                f"topic {self.topic!r} has {found} partitions, and the input {input_topic!r} has "
-                f"{count}: each partition of the input needs the one of its own number"
+                f"changelog {self.topic!r} has {found} partitions, but input {input_topic!r} has "
+                f"{count}: both need the same number"
             )
         policy = self._client.topic_configs(self.topic)["cleanup.policy"].value
         if policy != "compact":
             raise StateRefused(
-                f"topic {self.topic!r} has cleanup.policy={policy}: a state would lose keys; set "
-                "it to compact"
+                f"changelog {self.topic!r} has cleanup.policy={policy}: the state would lose keys; "
+                "set it to compact"
             )
         self.identify()
 
     def identify(self) -> None:
-        """Note the topic's id, by which a store is known to be of this changelog."""
+        """Fetch the topic id, by which a store is matched with its changelog."""
         self.topic_id = self._client.describe_topics([self.topic])[self.topic].topic_id or ""
 
     # -- former owners -------------------------------------------------------------------
 
     def await_former_owners(self, partitions: list[int]) -> None:
-        """Wait until every transaction now open in these partitions has ended; see above."""
+        """Wait until all transactions now open in these partitions have ended (step 3 above)."""
         client = self._client
         places = [TopicPartition(self.topic, each) for each in partitions]
         found = client.list_offsets(dict.fromkeys(places, "latest"))
@@ -146,13 +151,15 @@ class Changelog:
                 return
             if time.monotonic() >= fence_at:
                 fence_at = time.monotonic() + _GRACE_S
-                # Without permission to fence it, the transaction's timeout ends it.
+                # Without permission to fence, the transaction's timeout ends the wait.
                 with contextlib.suppress(ClientError):
                     self._fence_owners(list(open_in))
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_S
                 waits_for = ", ".join(str(place.partition) for place in open_in)
-                _log.warning("open transactions in %r are waited for: %s", self.topic, waits_for)
+                _log.warning(
+                    "waiting for open transactions in %r, partitions %s", self.topic, waits_for
+                )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
@@ -186,17 +193,19 @@ class Changelog:
     # -- reading -------------------------------------------------------------------------
 
     def restore(self, partition: int, store: Store) -> Position | None:
-        """Bring a store up to the changelog's end. Call `await_former_owners` first.
+        """Update a store to the end of the changelog. Call `await_former_owners` first.
 
-        A store that was left behind gets what it lacks. It is loaded again if that is not in the
-        log any more, or if the store is not of this log, as after a failure that has cut the log.
+        A store that is behind gets only the missing records. A store is reloaded if the log no
+        longer has these records, or if the store does not match the log, for example because a
+        failure has truncated the log.
 
         Returns:
-            The state's position in the input; None: the changelog has none yet.
+            The state's position in the input; None: the changelog is still empty.
 
         Raises:
-            StateRefused: it is of a later version, or another program has written to it.
-            StateNotExact: another process keeps writing to it.
+            StateRefused: the changelog has a later format version, or another program has written
+                to it.
+            StateNotExact: another process keeps writing to the changelog.
         """
         for attempt in range(_READS_MAX):
             try:
@@ -209,19 +218,19 @@ class Changelog:
                 time.sleep(_PAUSE_MAX_S)
         assert store.checkpoint is not None
         told = store.checkpoint.position
-        is_empty = told is None and len(store) == 0  # otherwise it does not matter
+        is_empty = told is None and len(store) == 0  # needed only without a position
         return self._position(told, partition, is_empty=is_empty)
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
-        """Bring the store of a standby up to `end`, the log's present end.
+        """Update the store of a standby to `end`, the current end of the log.
 
-        Whether it is exact is known only when its next owner restores it. It stays incomplete if
-        `is_over` becomes true.
+        Whether the store is exact is known only when the next owner restores it. Loading stops
+        early, with an incomplete store, when `is_over` returns True.
         """
         at = store.checkpoint
         if at is not None:
-            # If it goes further than the log: it has a commit whose marker is on its way; or the
-            # log was cut, which the next owner sees.
+            # A store ahead of `end` has a commit whose marker is not written yet, or the log was
+            # truncated, which the next owner will detect.
             is_recent = end.at_ms - at.since_ms < _CLOCK_CHANGES_MS
             if end.offset < at.offset or (end.offset == at.offset and is_recent):
                 return
@@ -229,10 +238,10 @@ class Changelog:
             self._load(partition, store, allow_inexact=True, is_over=is_over)
 
     def ends(self, partitions: Iterable[int]) -> dict[int, End]:
-        """The end of what is committed in each of these partitions.
+        """The last stable offset of each of these partitions.
 
         Raises:
-            StateRefused: there is no such partition.
+            StateRefused: a partition does not exist.
         """
         at_ms = now_ms()
         places = [TopicPartition(self.topic, each) for each in partitions]
@@ -242,8 +251,8 @@ class Changelog:
             )
         except UnknownTopic as error:
             raise StateRefused(
-                f"changelog {self.topic!r}: {error}. If the input has more partitions than it had: "
-                "a state does not grow with its input yet"
+                f"changelog {self.topic!r}: {error}. If partitions were added to the input: a "
+                "keyed state does not support this yet"
             ) from error
         return {place.partition: End(each.offset, at_ms) for place, each in found.items()}
 
@@ -259,7 +268,7 @@ class Changelog:
         allow_inexact: bool,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load the whole state, up to the log's end or beyond."""
+        """Reload the whole state, up to the current end of the log or beyond."""
         store.clear()
         end = self.ends([partition])[partition]
         position: bytes | None = None
@@ -277,10 +286,10 @@ class Changelog:
         store.apply({}, Checkpoint(self.topic_id, *end, position))
 
     def _catch_up(self, partition: int, store: Store, end: End) -> bool:
-        """Give the store the records that it lacks before `end`, the log's present end.
+        """Apply the records that the store lacks before `end`, the current end of the log.
 
         Returns:
-            Whether it could be done. If not, the store is as useless as before.
+            Whether the store is now up to date. If not, it must be reloaded.
         """
         at = store.checkpoint
         if at is None or at.topic_id != self.topic_id or end.offset < at.offset:
@@ -303,7 +312,7 @@ class Changelog:
         return True
 
     def _has_tombstones_since(self, since_ms: int, until_ms: int) -> bool:
-        """Whether all tombstones that were written since then are still in the log."""
+        """Whether all tombstones written since `since_ms` are still in the log."""
         looked_s, kept_ms = self._tombstones_kept
         if looked_s is None or time.monotonic() > looked_s + _CONFIG_S:
             kept_ms = int(self._client.topic_configs(self.topic)["delete.retention.ms"].value or 0)
@@ -311,21 +320,21 @@ class Changelog:
         return 0 <= until_ms - since_ms <= kept_ms - _CLOCK_CHANGES_MS
 
     def read(self, *, at: Time | None = None, allow_inexact: bool = False) -> Iterator[Shown]:
-        """The committed state of each partition, whoever owns it; `at`: as it was then.
+        """The committed state of each partition of any owner, now or at the time `at`.
 
         Raises:
-            UnknownTopic: there is no such changelog.
-            StateNotExact: its cleaner has removed something of that state; or it changes too often
-                for a broker that does not tell how far it cleans.
-            StateRefused: it is of a later version, or another program has written to it; or its
-                records have the brokers' times, by which commits are not whole.
+            UnknownTopic: the changelog does not exist.
+            StateNotExact: the log cleaner has removed records of that state; or the state changes
+                too often for a broker that does not report how far it has cleaned.
+            StateRefused: the changelog has a later format version, or another program has written
+                to it; or its timestamps are LogAppendTime, which may differ within a commit.
         """
         if at is not None:
             kind = self._client.topic_configs(self.topic)["message.timestamp.type"].value
             if kind == "LogAppendTime":
                 raise StateRefused(
-                    f"topic {self.topic!r} has message.timestamp.type={kind}: its records do not "
-                    "have the time of their commit"
+                    f"changelog {self.topic!r} has message.timestamp.type={kind}: its records' "
+                    "timestamps are not their commit times"
                 )
         for partition in self._client.partitions(self.topic):
             rows = self._client.snapshot(
@@ -344,13 +353,13 @@ class Changelog:
             yield Shown(partition, position, rows)
 
     def _position(self, told: bytes | None, partition: int, *, is_empty: bool) -> Position | None:
-        """The partition's position in the input; `is_empty`: the state has no keys."""
+        """Decode the position in the input; `is_empty`: whether the state has no keys."""
         if told is not None:
             return read_position(told, self._where(partition))
         if not is_empty:
             raise StateRefused(
-                f"{self._where(partition)}: it has keys and no position, so something else has "
-                "written it"
+                f"{self._where(partition)}: it has keys but no position, so another program has "
+                "written to it"
             )
         return None
 
@@ -364,7 +373,7 @@ def _rows_of(batch: pa.RecordBatch) -> dict[bytes, Any]:
 
 
 def _is_of_same_log(at: Checkpoint, batch: pa.RecordBatch) -> bool:
-    """Whether the last record that a store has is still the same, or was cleaned away.
+    """Whether the log still has the store's last record, or its cleaner has removed it.
 
     `batch` begins at that record, or after it.
     """
@@ -375,7 +384,7 @@ def _is_of_same_log(at: Checkpoint, batch: pa.RecordBatch) -> bool:
 
 
 def _apply(store: Store, at: Checkpoint, batch: pa.RecordBatch) -> Checkpoint:
-    """Apply records to a store; those that it has already make no difference."""
+    """Apply records to a store, and return its checkpoint. Repeats do no harm."""
     if batch.num_rows == 0:
         return at
     changes = _rows_of(batch)

@@ -1,19 +1,19 @@
 """The format of a changelog, version 1. Pure.
 
 A changelog is a compacted topic, `<group>-<state>-changelog`, with as many partitions as the input;
-partition N has the state of the input's partition N. Keys and values are the state's own bytes, and
-a null value deletes the key. One record of each partition is not part of the state: the one with
-POSITION_KEY. Its value is JSON with the format's version, and the position up to which the state
-includes the input.
+partition N has the state of input partition N. Keys and values are the bytes of the state, and a
+null value (a tombstone) deletes the key. One key of each partition is not part of the state:
+POSITION_KEY. Its value is JSON with the format version, and the position in the input up to which
+the state includes the records.
 
     {"format": 1, "group": "counts", "topic": "orders", "topic_id": "Ab...", "offset": 1234,
      "commit": "5f0c...-17"}
 
-Every transaction that concerns the partition has it, so that state and position change together:
-even if the group's offsets have expired or were moved, no record counts twice or not at all.
-`commit` is different in every transaction, so that a local store can tell whether a log has the
-transaction that it has. All records of a transaction have one timestamp, so that the state at a
-time never has a part of it.
+Every transaction that writes to the partition includes this record. So state and position change
+together: even if the group's offsets have expired or were reset, no record is counted twice or
+skipped. `commit` is unique to each transaction: it lets a local store check that the log still has
+the store's last transaction. All records of a transaction have the same timestamp, so the state at
+a given time includes whole transactions only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POSITION_KEY: Final = b"\x00drumlin.state"
 
 
 class Position(NamedTuple):
-    """The position in an input partition up to which a group's state includes its records."""
+    """The offset before which a group's state includes all records of an input partition."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class Position(NamedTuple):
     offset: int
 
     def is_of_same(self, other: Position) -> bool:
-        """Whether both are of the same input and group, at any offsets."""
+        """Whether both belong to the same input and group; offsets are not compared."""
         names_are = (self.group, self.topic) == (other.group, other.topic)
         ids_may_be = not self.topic_id or not other.topic_id or self.topic_id == other.topic_id
         return names_are and ids_may_be
@@ -48,30 +48,30 @@ def changelog_name(group: str, state: str) -> str:
 
 
 def position_value(position: Position, commit: str) -> bytes:
-    """The value of the record with POSITION_KEY; `commit` names its transaction."""
+    """The value for POSITION_KEY; `commit` identifies the transaction."""
     told = {"format": FORMAT, **position._asdict(), "commit": commit}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
 def read_position(value: bytes, where: str) -> Position:
-    """The position in the record with POSITION_KEY.
+    """Decode the value of POSITION_KEY.
 
     Raises:
-        StateRefused: the record is of a later version, or damaged.
+        StateRefused: the value has a later format version, or is damaged.
     """
     try:
         told: Any = json.loads(value)
         version = told["format"]
     except (ValueError, TypeError, KeyError):
-        raise StateRefused(f"{where}: no changelog of drumlin.state, or damaged") from None
+        raise StateRefused(f"{where}: not a changelog of drumlin.state, or damaged") from None
     if version != FORMAT:
         raise StateRefused(
-            f"{where}: it has format {version!r}, and this version of Drumlin knows {FORMAT} only"
+            f"{where}: it has format {version!r}, but this version of Drumlin knows only {FORMAT}"
         )
     position = Position(
         told.get("group"), told.get("topic"), told.get("topic_id"), told.get("offset")
     )
     are_names = all(isinstance(each, str) for each in position[:-1])
     if not are_names or type(position.offset) is not int or position.offset < 0:
-        raise StateRefused(f"{where}: its position {told!r} is none")
+        raise StateRefused(f"{where}: invalid position {told!r}")
     return position

@@ -1,4 +1,4 @@
-"""Where a partition of the input goes on: the position in the changelog decides. Pure."""
+"""Finds where to continue an input partition: at the position in its changelog. Pure."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ def offset_to_continue_from(
     own: Position,
     changelog: str,
 ) -> int | None:
-    """The offset to continue from; None: neither state nor offset is there yet.
+    """The offset to continue from; None: there is neither a state nor a committed offset yet.
 
     Args:
-        place: the partition of the input.
-        told: its position in the changelog.
-        committed: its offset in the group.
-        own: group and input of this process.
+        place: the input partition.
+        told: the position in the changelog.
+        committed: the group's committed offset.
+        own: the group and input of this process.
         changelog: the name of the changelog.
 
     Raises:
-        StateRefused: state and offsets do not belong together.
+        StateRefused: the state does not match the group, the input or the committed offset.
     """
     whose = f"group {own.group!r}, {place}"
     if told is None:
         if committed is None:
             return None
         raise StateRefused(
-            f"{whose}: offset {committed.offset} is committed, and changelog {changelog!r} has no "
-            "state of it. To begin with an empty state, delete the group's offsets"
+            f"{whose}: offset {committed.offset} is committed, but changelog {changelog!r} has no "
+            "state for it. To start with an empty state, delete the group's offsets"
         )
     if not told.is_of_same(own):
         raise StateRefused(
-            f"changelog {changelog!r} is of group {told.group!r} and topic {told.topic!r} with id "
-            f"{told.topic_id}, not of {whose} with id {own.topic_id}: another state has the same "
-            "name, or the topic was deleted and made again"
+            f"changelog {changelog!r} belongs to group {told.group!r} and topic {told.topic!r} "
+            f"with id {told.topic_id}, not to {whose} with id {own.topic_id}: another state has "
+            "the same name, or the topic was deleted and created again"
         )
     if committed is not None and committed.offset != told.offset:
         raise StateRefused(
-            f"{whose}: offset {committed.offset} is committed, and the state is that of offset "
-            f"{told.offset}. Somebody has moved the group: move it back, or delete its offsets "
-            "(then it goes on with the state), or those and the changelog (then it begins anew)"
+            f"{whose}: offset {committed.offset} is committed, but the state is that of offset "
+            f"{told.offset}: the group's offsets were reset. Reset them to the state's offset, or "
+            "delete them to continue from the state, or delete also the changelog to start over"
         )
     return told.offset

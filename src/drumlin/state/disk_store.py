@@ -1,8 +1,8 @@
-"""A store in an SQLite file: for states larger than memory, and to read less after a restart.
+"""A store in an SQLite file, for states larger than memory and for faster restarts.
 
-Each commit of the changelog is followed by one transaction of SQLite, with the changes and the
-checkpoint. These are not synced one by one: after a power failure the file may lack the last ones,
-as if the process had been killed before them. A damaged file is deleted, and loaded again.
+After each commit to the changelog, one SQLite transaction writes the changes and the checkpoint.
+SQLite does not sync each of these transactions: after a power failure the file may lack the last
+ones, as if the process had been killed before them. A damaged file is deleted and loaded again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from drumlin.state.stores import Checkpoint
 
 _VERSION: Final = 1
 _CACHE_BYTES: Final = 16 << 20
+#: The most rows per query.
 _AT_A_TIME: Final = 500
 _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
@@ -41,16 +42,16 @@ _DELETE: Final = "DELETE FROM row WHERE key = ?"
 
 
 class StoreFailed(ClientError):
-    """The file of a state could not be read or written. Nothing is lost: the changelog has it."""
+    """A state's file could not be read or written. No data is lost: the changelog has it all."""
 
 
 class DiskStore:
-    """A store in a file. One thread at a time uses it."""
+    """A store in a file, for use by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         """
         Raises:
-            StoreFailed: the file can neither be used nor replaced.
+            StoreFailed: the file can neither be opened nor replaced.
         """
         self._path = path
         self.checkpoint: Checkpoint | None = None
@@ -110,7 +111,7 @@ class DiskStore:
         return (key for key, _ in self.scan(b""))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """In the order of keys."""
+        """All keys that begin with `prefix`, with their values, in the order of the keys."""
         end = _end_of(prefix)
         at, compare = prefix, ">="
         while True:
@@ -170,39 +171,39 @@ class DiskStore:
         again = ""
         if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
             self._remove()
-            again = "; it is deleted, and another run loads it again"
-        return StoreFailed(f"the state's file {self._path}: {error}{again}")
+            again = "; it was deleted, and the next run loads it again"
+        return StoreFailed(f"state file {self._path}: {error}{again}")
 
 
 class Folder:
-    """The folder of a state's files: one for each partition, used by one process at a time."""
+    """The folder of a state's files, one per partition, used by one process at a time."""
 
     def __init__(self, folder: str, name: str) -> None:
         """
         Raises:
-            StateRefused: another process uses it.
-            StoreFailed: it cannot be made.
+            StateRefused: another process uses the folder.
+            StoreFailed: the folder cannot be created.
         """
         self._path = Path(folder) / name
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             self._lock = (self._path / "lock").open("a")
         except OSError as error:
-            raise StoreFailed(f"the state's folder {self._path}: {error.strerror}") from error
+            raise StoreFailed(f"state folder {self._path}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
             raise StateRefused(
-                f"folder {self._path} is used by another process: each needs its own"
+                f"folder {self._path} is used by another process: each process needs its own"
             ) from None
 
     def store(self, partition: int) -> DiskStore:
-        """The store of a partition, as it was left."""
+        """Open the store of a partition, with its previous contents."""
         return DiskStore(self._path / f"{partition}.sqlite")
 
     def offsets(self) -> dict[int, int]:
-        """How far in the changelog the files go, by partition."""
+        """The changelog offset that each file has reached, by partition."""
         found = {}
         for path in self._path.glob("*.sqlite"):
             if path.stem.isdecimal():
@@ -213,7 +214,7 @@ class Folder:
         return found
 
     def close(self) -> None:
-        """Let other processes use the folder."""
+        """Unlock the folder for other processes."""
         self._lock.close()
 
 
@@ -229,6 +230,6 @@ def _in_one_step(database: sqlite3.Connection, change: Any) -> None:
 
 
 def _end_of(prefix: bytes) -> bytes | None:
-    """The first key after all that begin with `prefix`; None: there is none."""
+    """The first key after all keys that begin with `prefix`; None: there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,4 +1,4 @@
-"""Makes processors: checks the options, connects, and makes the changelog."""
+"""Creates processors: checks the options, connects, and creates the changelog."""
 
 from __future__ import annotations
 
@@ -42,47 +42,48 @@ def processor(
     dead_letters: str | None = None,
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
-    """A processor of a topic, with a state stored in the topic `<group>-<state>-changelog`.
+    """Create a processor of a topic, with its state in the topic `<group>-<state>-changelog`.
 
     Processes with the same group and state share the partitions. All members of the group must be
     processors.
 
     Args:
-        topic: the input.
+        topic: the input topic.
         group: the consumer group.
         state: the name of the state.
-        bootstrap: "host:port[,host:port...]" of the cluster that has input, changelog and output.
+        bootstrap: "host:port[,host:port...]" of the cluster of all these topics.
         start: where to begin in a partition without a committed offset: "earliest" or "latest".
-        commit_interval_ms: how often to commit, which shows the output to read_committed readers.
+        commit_interval_ms: how often to commit. A commit makes output visible to read_committed
+            readers.
         idle_timeout_ms: iteration ends after this time without a record; None: never.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.
         replication_factor: of the changelog, if it is created; -1: the broker's default.
-        session_timeout_ms: a process without a heartbeat for this long loses its partitions.
+        session_timeout_ms: a process that sends no heartbeat for this long loses its partitions.
         heartbeat_interval_ms: the time between heartbeats.
-        max_poll_interval_ms: a process that takes longer for a batch loses its partitions.
+        max_poll_interval_ms: a process that takes longer to process a batch loses its partitions.
         transaction_timeout_ms: a transaction that is open for longer is aborted.
-        output: "exactly_once": each record becomes visible to readers of committed records when its
-            batch is committed; "at_least_once": at once and to all readers, and after a failure
-            once more. The state counts each record once in any case.
-        folder: where to keep the state on disk, for states larger than memory, and so that only
-            what has changed since is read after a restart; None: in memory. Each process needs a
-            folder of its own, which stays the same when it starts again.
-        standbys: how many other processes keep a replica of each partition, which take over in no
-            time when its owner is gone; the same in all processes of the group.
-        dead_letters: the topic for records whose processing raises, with `Processor.run`; None:
-            such a record stops the processor.
+        output: "exactly_once": output becomes visible to read_committed readers when its batch is
+            committed; "at_least_once": output is visible to all readers at once, and may be
+            repeated after a failure. The state counts each record once in either case.
+        folder: where to keep the state on disk, for states larger than memory and for restarts that
+            read only the latest changes; None: in memory. Each process needs its own folder, and
+            should get the same one when it is restarted.
+        standbys: how many other processes keep a replica of each partition's state, to take over
+            quickly when the owner fails; the same in all processes of the group.
+        dead_letters: the topic for records that `Processor.run` fails to process; None: such a
+            record stops the processor.
         security: TLS and login, as in `connect`.
 
     Returns:
         The processor: a context manager that iterates over batches.
 
     Raises:
-        StateRefused: the changelog belongs to another input; or another process uses the folder.
-        StoreFailed: the folder cannot be made.
-        UnknownTopic: there is no such input.
+        StateRefused: the changelog does not match the input; or another process uses the folder.
+        StoreFailed: the folder cannot be created.
+        UnknownTopic: the input topic does not exist.
         BrokerUnreachable, AuthenticationFailed: as from `connect`.
-        TypeError, ValueError: an option cannot have this value.
+        TypeError, ValueError: an option is invalid.
     """
     for name, value in (("topic", topic), ("group", group), ("state", state)):
         arguments.text(name, value)

@@ -1,8 +1,8 @@
-"""The state of one partition: a mapping of bytes, with the changes since the last commit.
+"""The state of one partition: a mapping of bytes to bytes, with uncommitted changes.
 
-Its store has what is committed; changes since then lie over it in memory, and an abort drops them.
-Code that may only read and change the state gets a `KeyedState`; its owner, who also commits and
-aborts, has a `JournaledState`.
+A store has the committed state. Uncommitted changes are kept in memory, and an abort drops them.
+User code, which only reads and changes the state, gets a `KeyedState`; the processor, which also
+commits and aborts, has a `JournaledState`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from drumlin.state.stores import Checkpoint, MemoryStore, Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Keys or values: a column of binary or strings, or any Python bytes.
+#: Keys or values: an Arrow column of binary or strings, or an iterable of bytes.
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes | None]"
 _UNCHANGED: Final = object()
 
 
 class KeyedState(MutableMapping[bytes, bytes]):
-    """A mapping of bytes to bytes, in no particular order. It must not change during iteration."""
+    """An unordered mapping of bytes to bytes. Do not change it while iterating over it."""
 
     def __init__(self, values: Mapping[bytes, bytes] | None = None) -> None:
         self._keep_in(MemoryStore(values))
@@ -31,11 +31,11 @@ class KeyedState(MutableMapping[bytes, bytes]):
     def _keep_in(self, store: Store) -> None:
         self._store = store
         self._stored = store.get
-        #: The new values since the last commit; None: deleted.
+        #: The values set since the last commit; None: the key was deleted.
         self._changes: dict[bytes, bytes | None] = {}
-        #: What `_changes` had before the attempt; None: there is no attempt.
+        #: The entries of `_changes` to restore if the attempt fails; None: outside attempts.
         self._undo: dict[bytes, Any] | None = None
-        #: The bytes of all values that were set since the last commit.
+        #: The total size of all values set since the last commit.
         self._changed_bytes = 0
 
     # -- reading -------------------------------------------------------------------------
@@ -47,13 +47,13 @@ class KeyedState(MutableMapping[bytes, bytes]):
         return value
 
     def get(self, key: bytes, default: Any = None) -> Any:
-        """The value of a key, or `default` if it has none."""
+        """The value of a key, or `default` if the key is missing."""
         changes = self._changes
         value = changes[key] if key in changes else self._stored(key)
         return default if value is None else value
 
     def get_many(self, keys: Column) -> list[bytes | None]:
-        """The values of many keys, in the same order; None for a key that has none.
+        """The values of many keys, in the order of the keys; None for a missing key.
 
         Args:
             keys: a column of binary or strings, or a sequence of bytes; none of them null.
@@ -88,7 +88,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
     def scan(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """All keys that begin with `prefix`, with their values, in the order of the keys' bytes.
 
-        In memory it visits every key of the state, on disk only those that it returns.
+        For a state in memory, this visits all keys; on disk, only those that it returns.
         """
         found: dict[bytes, bytes | None] = dict(self._store.scan(prefix))
         found.update(each for each in self._changes.items() if each[0].startswith(prefix))
@@ -121,15 +121,15 @@ class KeyedState(MutableMapping[bytes, bytes]):
         return True
 
     def clear(self) -> None:
-        """Delete all keys, which are in memory for that."""
+        """Delete all keys. They are held in memory until the commit."""
         self._take(dict.fromkeys(self))
 
     def update_many(self, keys: Column, values: Column) -> None:
-        """Set many keys at once; None (null) as a value deletes its key. Later rows win.
+        """Set many keys at once. A null value deletes its key. Of equal keys the last one wins.
 
         Args:
             keys: a column of binary or strings, or a sequence of bytes.
-            values: as many, in the same order.
+            values: the value of each key, in the same order.
 
         Raises:
             TypeError, ValueError: an invalid key or value, or different numbers of keys and
@@ -143,7 +143,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
         self._take(cast("Mapping[bytes, bytes | None]", changes))
 
     def count_by(self, keys: Column) -> pa.Table:
-        """Add to each key's count how often the key occurs; values are decimal digits.
+        """Add the number of times that each key occurs to its count, stored as decimal digits.
 
         Args:
             keys: a column of binary or strings, or a sequence of bytes; none of them null.
@@ -153,7 +153,7 @@ class KeyedState(MutableMapping[bytes, bytes]):
 
         Raises:
             TypeError: a key is null or of another type.
-            ValueError: the value of one of these keys is no count. Nothing was changed.
+            ValueError: the stored value of a key is not a count. Nothing was changed.
         """
         import pyarrow as pa
 
@@ -180,28 +180,28 @@ class KeyedState(MutableMapping[bytes, bytes]):
 
 
 class JournaledState(KeyedState):
-    """A state for its owner, who can commit or abort its changes."""
+    """A state whose changes can be committed or aborted, for the processor."""
 
     def __init__(self, store: Store | None = None) -> None:
         self._keep_in(MemoryStore() if store is None else store)
 
     @property
     def changed_bytes(self) -> int:
-        """At least the bytes of all values that are to be committed."""
+        """An upper bound of the total size of the uncommitted values, in bytes."""
         return self._changed_bytes
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """The changes for the changelog: the new value of each changed key; None: deleted."""
+        """The changes for the changelog: the new value of each changed key; None: delete it."""
         stored = self._store.get_many(self._changes)
         return {key: now for key, now in self._changes.items() if now != stored.get(key)}
 
     def commit(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint) -> None:
-        """Keep these `changes`, which are committed in the changelog up to `checkpoint`."""
+        """Store `changes` after they were committed to the changelog, up to `checkpoint`."""
         self._store.apply(changes, checkpoint)
-        self.abort()  # what was not kept makes no difference
+        self.abort()  # other entries equal the stored values
 
     def abort(self) -> None:
-        """Undo the changes since the last commit."""
+        """Undo all changes since the last commit."""
         self._changes = {}
         self._undo = None
         self._changed_bytes = 0
@@ -209,15 +209,15 @@ class JournaledState(KeyedState):
     # -- attempts ------------------------------------------------------------------------
 
     def begin_attempt(self) -> None:
-        """Begin changes that can be undone by themselves."""
+        """Begin an attempt, whose changes can be undone separately."""
         self._undo = {}
 
     def keep_attempt(self) -> None:
-        """Keep the changes since `begin_attempt` until the commit."""
+        """End the attempt, and keep its changes for the commit."""
         self._undo = None
 
     def undo_attempt(self) -> None:
-        """Undo the changes since `begin_attempt`."""
+        """End the attempt, and undo its changes."""
         for key, before in (self._undo or {}).items():
             if before is _UNCHANGED:
                 del self._changes[key]
@@ -230,7 +230,7 @@ def _count(key: bytes, value: bytes | None) -> int:
     if value is None:
         return 0
     if not value.isdigit():
-        raise ValueError(f"key {shown(key)}: its value {shown(value)} is no count")
+        raise ValueError(f"key {shown(key)}: its value {shown(value)} is not a count")
     return int(value)
 
 
@@ -238,11 +238,11 @@ def _check_key(key: object) -> None:
     if type(key) is not bytes:
         raise TypeError(f"key {shown(key)}: expected bytes")
     if key == POSITION_KEY:
-        raise ValueError(f"key {shown(key)}: that one is the changelog's own")
+        raise ValueError(f"key {shown(key)} is reserved for the changelog")
 
 
 def _check_keys(keys: Collection[bytes | None]) -> None:
-    """Check keys like `_check_key`; each is bytes or None, and None is refused."""
+    """Check keys like `_check_key`. Each is bytes or None; None is invalid."""
     for wrong in (None, POSITION_KEY):
         if wrong in keys:
             _check_key(wrong)
@@ -252,7 +252,7 @@ def as_column(name: str, data: Column) -> Any:
     """Keys or values as one Arrow array of binary.
 
     Raises:
-        TypeError: they are neither bytes nor strings.
+        TypeError: the values are neither bytes nor strings.
     """
     import pyarrow as pa
 

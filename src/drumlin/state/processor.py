@@ -1,11 +1,11 @@
-"""A member of a group that turns a topic into a state and into other topics, exactly once.
+"""A group member that processes a topic into a state and output topics, exactly once.
 
-Every `commit_interval_ms`, its changes to the state, its output and its offsets are committed in
-one transaction. None of them must ever be visible without the others: on any failure all of it is
-aborted, the state goes back to the last commit, and the records are read again. `changelog.py`
-explains why a former owner of a partition cannot interfere.
+Every `commit_interval_ms`, state changes, output and offsets are committed in one transaction. None
+of them may ever become visible without the others: after a failure the transaction is aborted, the
+state is rolled back to the last commit, and the records are read again. `changelog.py` explains why
+a former owner of a partition cannot interfere.
 
-Rebalances are cooperative: partitions that stay keep their state in memory, only those that move
+Rebalances are cooperative: retained partitions keep their state in memory, and only those that move
 are restored.
 """
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So many aborts in a row, over at least this time, are an error. A member learns only by its next
-#: heartbeat that it was removed from the group; until then each of its commits is aborted.
+#: How many aborts in a row, over at least this time, are an error. A member notices its removal
+#: from the group only with its next heartbeat; until then each of its commits is aborted.
 _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
-#: So many bytes of changes, which are in memory, are committed before it is time.
+#: The most bytes of uncommitted changes, which are in memory. More are committed early.
 _CHANGED_BYTES_MAX: Final = 64 << 20
 
 
 class Processor:
-    """Created by `processor`. One thread uses it, as a context manager, and iterates over batches.
+    """A context manager that iterates over batches, for one thread. Created by `processor`.
 
-    A batch counts as processed when the next one is asked for, or when the block is left without an
-    exception. An exception aborts what is not committed; another run reads it again.
+    A batch counts as processed when the next one is requested, or when the block is left without an
+    exception. An exception aborts uncommitted work; the next run reads its records again.
     """
 
     def __init__(
@@ -124,28 +124,28 @@ class Processor:
     def send(
         self, topic: str, value: bytes | str | None, key: bytes | str | None = None, **record: Any
     ) -> None:
-        """Write a record, which becomes visible when the batch is committed.
+        """Write a record. It becomes visible when the batch is committed.
 
         Args:
             topic: the topic to write to.
             value: the record's value.
-            key: its key.
-            record: `headers`, `timestamp` or `partition`, as of `Writer.send`.
+            key: the record's key.
+            record: `headers`, `timestamp` or `partition`, as in `Writer.send`.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
-            TypeError, ValueError: these values make no record.
+            TypeError, ValueError: a field of the record is invalid.
         """
         self._check_output(topic)
         self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
-        """Write the rows of a table, which become visible when the batch is committed.
+        """Write the rows of a table. They become visible when the batch is committed.
 
         Args:
             data: as in `Client.append`.
             topic: the topic to write to.
-            options: those of `Client.append`.
+            options: as in `Client.append`.
 
         Raises:
             UnknownTopic: there is no such topic, and the broker does not create it.
@@ -156,11 +156,11 @@ class Processor:
 
     def _check_batch(self) -> None:
         if self._batch is None:
-            raise ClientError("there is no batch at hand: use this while iterating")
+            raise ClientError("there is no current batch: use this while iterating")
 
     def _check_no_attempt(self) -> None:
         if self._work.is_attempting:
-            raise ClientError("a function that processes a batch can neither go on nor close")
+            raise ClientError("a function called by run can neither get the next batch nor close")
 
     def _check_output(self, topic: str) -> None:
         self._check_batch()
@@ -170,21 +170,21 @@ class Processor:
     # -- processing ----------------------------------------------------------------------
 
     def run(self, handle: Callable[[pa.RecordBatch], object]) -> None:
-        """Call `handle` with each batch, until none has come for `idle_timeout_ms`.
+        """Call `handle` with each batch, until none arrives for `idle_timeout_ms`.
 
-        If it raises, what it did for the batch is undone, and it is called with the halves, and so
-        on down to the one record that cannot be processed. With `dead_letters` this record is
-        written there, with its place and the error as headers, in the same transaction; else the
-        processor closes, and the error is raised, with the record's place in its note.
+        If `handle` raises, its work on the batch is undone, and `handle` is called with halves of
+        the batch, and so on, down to the record that fails. With `dead_letters` this record is
+        written to that topic in the same transaction, with its origin and the error in headers.
+        Otherwise the processor closes and raises the error, with the record's offset in a note.
 
         Args:
-            handle: a function of a `pyarrow.RecordBatch`, which uses `state`, `send` and `append`
-                of this processor. It must not rely on the size of batches.
+            handle: called with a `pyarrow.RecordBatch`; uses `state`, `send` and `append` of this
+                processor. It must not rely on the size of batches.
 
         Raises:
-            Exception: what `handle` has raised for a record. Errors of the client that it raises
-                are no record's fault, and stop the processor always.
-            ClientError: as from iterating.
+            Exception: raised by `handle` for a record. A client error that `handle` raises is not
+                blamed on a record, and always stops the processor.
+            ClientError: as while iterating.
         """
         while (batch := self._advance()) is not None:
             try:
@@ -214,7 +214,9 @@ class Processor:
 
     def __next__(self) -> pa.RecordBatch:
         if self._dead_letters is not None:
-            raise ClientError("records go to dead letters from a function: see Processor.run")
+            raise ClientError(
+                "with dead_letters, batches are processed by a function: see Processor.run"
+            )
         batch = self._advance()
         if batch is None:
             raise StopIteration
@@ -225,13 +227,13 @@ class Processor:
             raise
 
     def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch as the user's code gets it."""
+        """A batch for the user's code: decoded, and with headers only if requested."""
         if not self._headers and self._dead_letters is not None:
             batch = batch.drop_columns(["headers"])
         return decoded(batch, self._decode, self._topic)
 
     def _advance(self) -> pa.RecordBatch | None:
-        """The next batch; the last one is processed."""
+        """The next batch. The previous one now counts as processed."""
         if self._is_closed:
             raise ClientError("this processor is closed")
         self._check_no_attempt()
@@ -239,12 +241,12 @@ class Processor:
         try:
             return self._next()
         except BaseException as error:
-            # The error may come in the middle of a rebalance or of a commit.
+            # The error may have interrupted a rebalance or a commit.
             self._close_after(error)
             raise
 
     def _next(self) -> pa.RecordBatch | None:
-        """The next batch; None after `idle_timeout_ms` without one, with all work committed."""
+        """The next batch; None after `idle_timeout_ms` without one, once all work is committed."""
         idle_at = _after(self._idle_timeout_s)
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
@@ -295,7 +297,7 @@ class Processor:
         self._forget(places)
 
     def _lost(self, places: Iterable[TopicPartition]) -> None:
-        """Discard work on lost partitions: it must not be committed, as others may own them."""
+        """Discard work on lost partitions. Other members may own them: nothing may be committed."""
         self._rewind()
         self._forget(places)
 
@@ -307,10 +309,10 @@ class Processor:
     # -- transactions --------------------------------------------------------------------
 
     def _commit_or_rewind(self) -> bool:
-        """Commit; returns whether it succeeded. If not, the same records are read again.
+        """Commit, and return whether it succeeded. If not, the same records are read again.
 
         Raises:
-            ClientError: commits fail for good, or it is unknown whether this one succeeded.
+            ClientError: commits keep failing, or the outcome of this one is unknown.
         """
         try:
             self._commit()
@@ -319,9 +321,11 @@ class Processor:
             if self._aborts == 1:
                 self._failing_since = time.monotonic()
             if self._aborts >= _ABORTS_MAX and time.monotonic() > self._failing_since + _FAILING_S:
-                error.add_note(f"nothing could be committed {self._aborts} times in a row")
+                error.add_note(f"{self._aborts} commits in a row have failed")
                 raise
-            _log.warning("group %r reads again what is not committed: %s", self._group, error)
+            _log.warning(
+                "group %r: commit failed, its records are read again: %s", self._group, error
+            )
             self._rewind()
             return False
         self._aborts = 0
@@ -332,7 +336,7 @@ class Processor:
         self._since = None
 
     def _rewind(self) -> None:
-        """Abort what is not committed, and seek to the position of the last commit."""
+        """Abort uncommitted work, and seek to the positions of the last commit."""
         self._work.abort()
         self._since = None
         for partition, each in self._work.owned.items():
@@ -344,8 +348,8 @@ class Processor:
         """Commit processed batches, give up the partitions, and leave the group.
 
         Raises:
-            CommitFailed: the last batches could not be committed; another run reads them again.
-            ClientError: in a function that `run` calls, which has to raise an error to end it.
+            CommitFailed: the last batches could not be committed; the next run reads them again.
+            ClientError: called from the function of `run`, which must raise an error instead.
         """
         self._check_no_attempt()
         self._close(commits=True)
@@ -355,7 +359,7 @@ class Processor:
         try:
             self._close(commits=False)
         except ClientError as failure:
-            error.add_note(f"and it was not closed in order: {failure}")
+            error.add_note(f"closing the processor failed, too: {failure}")
 
     def _close(self, *, commits: bool) -> None:
         if self._is_closed:
@@ -367,7 +371,7 @@ class Processor:
                 self._commit()
         finally:
             self._work.abort()
-            self._work.owned.clear()  # nothing is left to be committed
+            self._work.owned.clear()  # nothing is left to commit
             try:
                 self._consumer.close()
             finally:
@@ -386,11 +390,11 @@ class Processor:
             self._close_after(error)
 
     def _explain(self, error: BaseException) -> None:
-        """Tell which records were being processed."""
+        """Add a note with the records that were being processed."""
         if self._batch is not None:
             error.add_note(
-                f"while {place_of(self._topic, self._batch)} was processed; nothing since the last "
-                "commit is committed, and another run reads it again"
+                f"while processing {place_of(self._topic, self._batch)}; work since the last "
+                "commit is aborted, and the next run reads its records again"
             )
 
     def __repr__(self) -> str:
@@ -398,12 +402,12 @@ class Processor:
         return f"<drumlin.state.Processor of {self._changelog.topic!r}{closed}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Processor belongs to its process: make another one over there")
+        raise TypeError("a Processor cannot leave its process: create another one there")
 
 
 _NEVER: Final = float("inf")
 
 
 def _after(seconds: float | None) -> float:
-    """The time after so many seconds from now; None: infinity."""
+    """The monotonic time in this many seconds; None: infinity."""
     return _NEVER if seconds is None else time.monotonic() + seconds

@@ -6,4 +6,4 @@ from drumlin.client.errors import ClientError
 
 
 class StateRefused(ClientError):
-    """Changelog or committed offsets do not belong to this state. Nothing was changed."""
+    """The changelog or the committed offsets do not match the state. Nothing was changed."""

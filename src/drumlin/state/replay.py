@@ -1,4 +1,4 @@
-"""States of the past: what a changelog had at a time, as long as its cleaner has left it."""
+"""Reads past states from a changelog, as far as the log cleaner has left them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class PastState(NamedTuple):
-    """The state of a partition: that after the input's records before `offset`."""
+    """The state of a partition after processing the input records before `offset`."""
 
-    offset: int | None  # None: the changelog had nothing
+    offset: int | None  # None: the changelog was empty
     state: KeyedState
 
 
@@ -31,23 +31,23 @@ def replay(
     at: Time | None = None,
     security: Security | Mapping[str, str] | None = None,
 ) -> dict[int, PastState]:
-    """The state as it was at a time, from its changelog, in memory. Nothing is changed.
+    """Read the state at a time from its changelog into memory. Nothing is changed.
 
     Args:
         group: the consumer group.
         state: the name of the state.
         bootstrap: "host:port[,host:port...]" of the cluster.
-        at: an aware datetime, or `Milliseconds`: whole commits until then, by the clocks of the
-            processes that made them; None: all commits so far.
+        at: an aware datetime, or `Milliseconds`: include the commits until then, by the clocks of
+            the committing processes; None: all commits so far.
         security: TLS and login, as in `connect`.
 
     Returns:
-        By partition: the state, and the offset of the input up to which it goes.
+        By partition: the state, and the input offset before which it includes all records.
 
     Raises:
-        StateNotExact: the cleaner has removed, or may have removed, what the state had then.
-        StateRefused: the changelog does not have the times of commits, or is of a later version.
-        UnknownTopic: there is no such changelog.
+        StateNotExact: the log cleaner has, or may have, removed records of that state.
+        StateRefused: the changelog's timestamps are not commit times, or its version is later.
+        UnknownTopic: the changelog does not exist.
         BrokerUnreachable, AuthenticationFailed: as from `connect`.
         TypeError, ValueError: an argument is invalid.
     """

@@ -1,7 +1,7 @@
-"""The stores of a process: of partitions that it owns, and of those that it stands by for.
+"""The stores of a process: for the partitions that it owns, and for its standby partitions.
 
-A thread keeps the latter up to date with the changelog. At any time a store has one user: the
-thread, or the processor. None of this must ever change what is committed.
+A thread keeps the standby stores up to date with the changelog. At any time a store is used either
+by this thread or by the processor. This module must never affect what is committed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: The pause between two updates of the standby stores.
 _TICK_S: Final = 0.1
+#: The pause after an error.
 _PAUSE_S: Final = 1.0
+#: How long a replica is kept after it is no longer assigned.
 _KEPT_S: Final = 60.0
 
 
@@ -34,9 +37,9 @@ class Replicas:
     ) -> None:
         """
         Args:
-            folder: where the stores are; None: in memory.
+            folder: the folder of the stores; None: stores are in memory.
             name: the name of the changelog.
-            follower: the changelog, for the thread alone; None: this process never stands by.
+            follower: the changelog, used only by the thread; None: no standby stores here.
 
         Raises:
             StateRefused, StoreFailed: as from `Folder`.
@@ -47,11 +50,11 @@ class Replicas:
         self._owned: dict[int, Store | None] = {}
         self._followed: dict[int, Store] = {}
         self._wanted: frozenset[int] = frozenset()
-        #: When a partition was last wanted, or given back.
+        #: When each partition was last a standby partition, or given back.
         self._wanted_s: dict[int, float] = {}
         self._busy_with: int | None = None
         self._is_closed = False
-        #: How far files go that are not open.
+        #: The changelog offset that each closed file has reached, by partition.
         self._left = {} if self._folder is None else self._folder.offsets()
         self._thread: threading.Thread | None = None
         if follower is not None:
@@ -63,7 +66,7 @@ class Replicas:
     # -- for the processor ---------------------------------------------------------------
 
     def take(self, partition: int) -> Store:
-        """The store of a partition that this process owns from now on, as it was left."""
+        """Own a partition from now on. Returns its store, with its previous contents."""
         with self._changed:
             self._owned[partition] = None
             while self._busy_with == partition:
@@ -74,7 +77,7 @@ class Replicas:
         return store
 
     def give_back(self, partition: int) -> None:
-        """The process does not own this partition any more, but may stand by for it."""
+        """Stop owning a partition. Its store is kept, if this process may become its standby."""
         with self._changed:
             store = self._owned.pop(partition, None)
             if store is not None and self._follower is not None:
@@ -85,7 +88,7 @@ class Replicas:
             self._close(partition, store)
 
     def close(self) -> None:
-        """Close all stores; files stay as they are."""
+        """Close all stores, and keep their files."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -104,7 +107,7 @@ class Replicas:
     # -- for the assignor ----------------------------------------------------------------
 
     def offsets(self) -> dict[int, int]:
-        """The partitions that there is a replica of, and how far in the changelog it goes."""
+        """The changelog offset that each local replica has reached, by partition."""
         with self._changed:
             found = dict(self._left)
             stores = [*self._followed.items(), *self._owned.items()]
@@ -115,7 +118,7 @@ class Replicas:
         return found
 
     def follow(self, partitions: frozenset[int]) -> None:
-        """Stand by for these partitions, and for no others, from now on."""
+        """Be a standby for exactly these partitions from now on."""
         with self._changed:
             self._wanted = partitions if self._follower is not None else frozenset()
 
@@ -134,15 +137,15 @@ class Replicas:
                 pause_s = _PAUSE_S
                 if str(error) != told:
                     told = str(error)
-                    _log.warning("a standby does not follow the changelog: %s", error)
+                    _log.warning("updating standby stores from the changelog failed: %s", error)
             with self._changed:
                 if not self._is_closed:
                     self._changed.wait(pause_s)
 
     def _drop_unwanted(self) -> None:
-        """Close those that have not been wanted for a while.
+        """Close the standby stores that have not been assigned for a while.
 
-        In a rebalance a replica may be unwanted for a moment before its process owns it.
+        In a rebalance a replica may be unassigned for a moment before its process owns it.
         """
         now_s = time.monotonic()
         with self._changed:
@@ -161,7 +164,7 @@ class Replicas:
         for partition in wanted:
             try:
                 self._follow_one(follower, partition, ends[partition])
-            except Exception as error:  # noqa: BLE001 - the others go on
+            except Exception as error:  # noqa: BLE001 - update the others first
                 failure = error
         if failure is not None:
             raise failure
@@ -176,7 +179,7 @@ class Replicas:
             store = self._opened(partition) if store is None else store
             follower.follow(partition, store, end, lambda: self._is_closed)
         except BaseException as error:
-            # What brokers do makes a store no worse.
+            # Errors from brokers do not damage a store.
             is_broken = isinstance(error, StoreFailed) or not isinstance(error, ClientError)
             if store is not None and is_broken:
                 self._close(partition, store)

@@ -1,7 +1,7 @@
-"""Where the committed part of a partition's state is kept, and how far in the changelog it goes.
+"""Stores for the committed state of a partition, with a checkpoint in the changelog.
 
-A store must never have a change that is not committed in the changelog, so it can only be behind
-the log, and the log's end brings it up to date. Changes and checkpoint are one atomic step.
+A store must never have a change that is not committed in the changelog. So it can only be behind
+the log, and applying the rest of the log updates it. Changes and checkpoint are stored atomically.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _DIGEST_BYTES: Final = 16
 
 
 class Checkpoint(NamedTuple):
-    """How far in the changelog a store is, and how to tell that it is still the same log."""
+    """A store's position in the changelog, with details to detect a changed log."""
 
     topic_id: str  # empty: the cluster has no topic ids
-    #: The store has the last value of each key among the records before this offset.
+    #: The store has the latest value of each key before this offset.
     offset: int
-    #: At this time (milliseconds since 1970) nothing was committed at `offset` or later. Tombstones
-    #: that were written since then are in the log for delete.retention.ms at least.
+    #: A time (milliseconds since 1970) when nothing was committed yet at `offset` or later. Later
+    #: tombstones stay in the log for at least delete.retention.ms.
     since_ms: int
     #: The value of the last record with POSITION_KEY; None: there was none.
     position: bytes | None
-    #: The offset and the digest of the last record that the store has; -1: not known.
+    #: The offset and the digest of the last record in the store; -1: unknown.
     last_offset: int = -1
     last_digest: bytes = b""
 
 
 def now_ms() -> int:
-    """The time in milliseconds since 1970."""
+    """The current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def digest(key: bytes | None, value: bytes | None) -> bytes:
-    """A digest of a record, to recognize it."""
+    """A digest that identifies a record."""
     parts = b"".join(
         b"-" if part is None else b"%d:%b" % (len(part), part) for part in (key, value)
     )
@@ -48,13 +48,13 @@ class Store(Protocol):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """How far the store is; None: it is empty, or was not loaded to the end."""
+        """The position in the changelog; None: the store is empty or only partly loaded."""
 
     def get(self, key: bytes, default: Any = None, /) -> Any:
-        """The value of a key, or `default` if it has none."""
+        """The value of a key, or `default` if the key is missing."""
 
     def get_many(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """The values of those keys that have one."""
+        """The values of those `keys` that exist."""
 
     def __len__(self) -> int: ...
 
@@ -65,25 +65,25 @@ class Store(Protocol):
         """All keys that begin with `prefix`, with their values, in no particular order."""
 
     def apply(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint | None) -> None:
-        """Make these changes and set the checkpoint, in one step; None as a value: delete.
+        """Apply changes and set the checkpoint atomically. A value of None deletes its key.
 
-        Without a checkpoint the store has to be loaded again if it is not loaded to the end.
+        The checkpoint is None during a full load, which has to start over if interrupted.
         """
 
     def clear(self) -> None:
-        """Delete everything, the checkpoint too."""
+        """Delete everything, including the checkpoint."""
 
     def close(self) -> None:
-        """Free what the store takes in this process."""
+        """Release the resources that the store uses in this process."""
 
 
 class MemoryStore:
-    """A store in memory, which ends with the process."""
+    """A store in memory, lost when the process ends."""
 
     def __init__(self, values: Mapping[bytes, bytes] | None = None) -> None:
         self._values: dict[bytes, bytes] = dict(values or {})
         self.checkpoint: Checkpoint | None = None
-        #: The dictionary's own method, as a wrapper would slow down each look-up.
+        #: The dictionary's own method, as a wrapper would slow down each lookup.
         self.get = self._values.get
 
     def get_many(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
@@ -102,7 +102,7 @@ class MemoryStore:
     def apply(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint | None) -> None:
         values = self._values
         gone = [key for key, value in changes.items() if value is None]
-        values.update(changes)  # type: ignore[arg-type]  # the others are deleted just below
+        values.update(changes)  # type: ignore[arg-type]  # None is deleted just below
         for key in gone:
             del values[key]
         self.checkpoint = checkpoint

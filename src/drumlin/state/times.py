@@ -1,7 +1,7 @@
-"""Windows and timers over a state. Pure: all that they know is in the state, under their name.
+"""Windows and timers, stored in a state under their name. Pure.
 
-Time is that of the records: it goes on with the greatest timestamp of the partition so far, and
-stands still while none come. Which rows are late does not depend on the size of batches.
+Time is event time: the greatest timestamp of the partition so far. It does not advance while no
+records arrive. Which rows are late does not depend on the size of batches.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Window(NamedTuple):
 
 
 class Windows:
-    """Windows of equal length, one after the other, by the records' timestamps.
+    """Tumbling windows by the records' timestamps.
 
-    A window is over when a record comes that is younger than its end by `grace_ms`; later records
-    of it are late.
+    A window closes when the partition's time reaches its end plus `grace_ms`; records that arrive
+    for it afterwards are late.
     """
 
     def __init__(self, size_ms: int, *, grace_ms: int = 0, name: str = "windows") -> None:
         """
         Args:
-            size_ms: the length of a window; one begins at each multiple of it since 1970.
-            grace_ms: how much longer than its end a window waits for records.
-            name: under which the windows are kept in the state: all keys that begin with it.
+            size_ms: the length of a window; windows start at multiples of it since 1970.
+            grace_ms: how long a window waits for records after its end.
+            name: the prefix of the windows' keys in the state, which no other keys may have.
 
         Raises:
-            TypeError, ValueError: these make no windows.
+            TypeError, ValueError: an argument is invalid.
         """
         self._size_ms = arguments.whole_number("size_ms", size_ms, 1, 2**53)
         self._grace_ms = arguments.whole_number("grace_ms", grace_ms, 0, 2**53)
@@ -58,15 +58,15 @@ class Windows:
         self._clock = _Clock(name.encode())
 
     def add(self, state: KeyedState, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Let the time go on, and find the window of each row.
+        """Advance the time, and find the window of each row.
 
         Args:
             state: the state of the rows' partition.
             rows: a batch with the columns `key` (binary or strings, not null) and `timestamp`.
 
         Returns:
-            The rows that are not late, with one more column, `window_key`: by this key the state
-            has the values of window and key, until the window is over.
+            The rows that are not late, with another column, `window_key`: the key in the state for
+            the value of this window and key, until the window closes.
 
         Raises:
             TypeError: a key is null, or of another type.
@@ -74,7 +74,7 @@ class Windows:
         clock = self._clock
         now_ms, open_ones = clock.read(state)
         times = _times_of(rows)
-        # The time as each row comes: rows of one batch may be late for others of it.
+        # The time before each row: earlier rows of the same batch may make a row late.
         seen = np.maximum.accumulate(np.concatenate(([now_ms], times)))
         starts = times - times % self._size_ms
         is_kept = starts + self._size_ms + self._grace_ms > seen[:-1]
@@ -90,7 +90,7 @@ class Windows:
         return kept.append_column("window_key", pa.array(names, pa.binary()))
 
     def closed(self, state: KeyedState) -> list[Window]:
-        """The windows that are over, the oldest first; they are deleted from the state."""
+        """Delete the windows that are over from the state, and return them, oldest first."""
         now_ms, open_ones = self._clock.read(state)
         over = [each for each in open_ones if each + self._size_ms + self._grace_ms <= now_ms]
         windows = []
@@ -105,16 +105,16 @@ class Windows:
 
 
 class Timers:
-    """At most one timer for each key, due at a time that is compared with the records' time."""
+    """At most one timer per key, by the records' timestamps."""
 
     def __init__(self, *, resolution_ms: int = 1_000, name: str = "timers") -> None:
         """
         Args:
-            resolution_ms: timers of so many milliseconds are due together, at the end of these.
-            name: under which the timers are kept in the state: all keys that begin with it.
+            resolution_ms: timers in an interval of this length are due together, at its end.
+            name: the prefix of the timers' keys in the state, which no other keys may have.
 
         Raises:
-            TypeError, ValueError: these make no timers.
+            TypeError, ValueError: an argument is invalid.
         """
         self._size_ms = arguments.whole_number("resolution_ms", resolution_ms, 1, 2**53)
         arguments.text("name", name)
@@ -122,7 +122,7 @@ class Timers:
         self._times = name.encode() + b"\x00key\x00"
 
     def set(self, state: KeyedState, key: bytes, at_ms: int) -> None:
-        """Set the timer of a key, in place of the one that it has."""
+        """Set the timer of a key, replacing any previous one."""
         arguments.whole_number("at_ms", at_ms, -(2**53), 2**53)
         self.cancel(state, key)
         start_ms = at_ms - at_ms % self._size_ms
@@ -141,14 +141,14 @@ class Timers:
         return True
 
     def due(self, state: KeyedState, rows: pa.RecordBatch) -> list[tuple[bytes, int]]:
-        """The keys whose timers are due after these rows, with the times; they are deleted.
+        """Advance the time, delete the timers that are due, and return their keys and times.
 
         Args:
             state: the state of the rows' partition.
-            rows: a batch with the column `timestamp`, whose greatest the time goes on to.
+            rows: a batch whose column `timestamp` advances the time.
 
         Returns:
-            Keys and times in milliseconds, in the order of times.
+            Keys and times in milliseconds, ordered by time.
         """
         now_ms, open_ones = self._clock.read(state)
         now_ms = max([now_ms, *_times_of(rows).tolist()])
@@ -164,14 +164,14 @@ class Timers:
 
 
 class _Clock:
-    """What is kept under a name: the time, and the starts of those spans that have keys."""
+    """The data stored under a name: the time, and the start of each span that has keys."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
         self._own_key = name + b"\x00time"
 
     def prefix(self, start_ms: int) -> bytes:
-        """What all keys of a span begin with."""
+        """The prefix of all keys of a span."""
         return self._name + b"\x00at\x00" + _TIME.pack(start_ms)
 
     def read(self, state: KeyedState) -> tuple[int, frozenset[int]]:
@@ -185,7 +185,7 @@ class _Clock:
         state[self._own_key] = b"".join(map(_TIME.pack, [now_ms, *sorted(starts)]))
 
     def take(self, state: KeyedState, start_ms: int) -> list[tuple[bytes, bytes]]:
-        """The keys of a span, without its prefix, and their values; they are deleted."""
+        """Delete the keys of a span; returns them, without the prefix, with their values."""
         prefix = self.prefix(start_ms)
         rows = state.scan(prefix)
         state.update_many([key for key, _ in rows], [None] * len(rows))
@@ -193,7 +193,7 @@ class _Clock:
 
 
 def _times_of(rows: pa.RecordBatch) -> Any:
-    """The timestamps as numbers, within bounds by which nothing overflows."""
+    """The timestamps in milliseconds, clipped to avoid overflows."""
     times = rows.column("timestamp").cast(pa.timestamp("ms")).cast(pa.int64())
     numbers = pc.fill_null(times, -1).to_numpy(zero_copy_only=False)
     return np.clip(numbers, -_TIME_MAX_MS, _TIME_MAX_MS)

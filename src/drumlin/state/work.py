@@ -1,7 +1,7 @@
-"""The work since the last commit: one transaction of output, changes of states and offsets.
+"""The work since the last commit: one transaction of output, state changes and offsets.
 
-By choice the output is written outside of the transaction, and acknowledged before that is
-committed. All of a transaction is committed, or none: an abort restores every state. `changelog.py`
+With "at_least_once", output is written outside of the transaction, and acknowledged before the
+transaction is committed. An abort also rolls back the state of every partition. `changelog.py`
 relies on the order in which the parts of a transaction are sent.
 """
 
@@ -67,12 +67,12 @@ class Work:
     ) -> None:
         """
         Args:
-            client: the cluster.
-            changelog: that of the state.
-            begin: identifies input and group; its offset does not matter.
+            client: the client for the input's cluster.
+            changelog: the changelog of the state.
+            begin: identifies the input and the group; its offset is ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
-            output: "exactly_once": in the transaction; "at_least_once": before it is committed.
+            output: "exactly_once": written in the transaction; "at_least_once": before its commit.
         """
         self._begin = begin
         self._is_output_exact = output == "exactly_once"
@@ -84,15 +84,15 @@ class Work:
         self._transactional_id = own_id
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
-        #: The error of a send that dooms the transaction, which is hidden from the user's code.
+        #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
         self._abort_reason: ClientError | None = None
-        #: The output of an attempt; None: there is no attempt.
+        #: The output of the current attempt, held back; None: outside attempts.
         self._held: list[Callable[[], None]] | None = None
 
     # -- output --------------------------------------------------------------------------
 
     def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        """Raises what `Transaction.writer` and `Writer.send` raise, except errors in ABORTED."""
+        """Write a record. Raises what `Writer.send` raises, except errors in ABORTED."""
         if self._held is None:
             self._send(topic, value, key, record)
             return
@@ -113,7 +113,7 @@ class Work:
         return self._writers[topic]
 
     def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        """Raises what `Transaction.append` raises, except errors in ABORTED."""
+        """Write a table. Raises what `Transaction.append` raises, except errors in ABORTED."""
         if self._held is None:
             self._append(data, topic, options)
             return
@@ -124,28 +124,28 @@ class Work:
         self._unless_aborted(lambda: self._target().append(data, topic, **options))
 
     def _target(self) -> Client | Transaction:
-        """What the output is written with."""
+        """The transaction or the client that writes the output."""
         return self._begun() if self._is_output_exact else self._client
 
     # -- attempts ------------------------------------------------------------------------
 
     def begin_attempt(self, partition: int) -> None:
-        """Begin work on a partition that can be undone by itself. Output is held back."""
+        """Begin an attempt, whose work can be undone separately. Output is held back."""
         self._held = []
         self.owned[partition].state.begin_attempt()
 
     @property
     def is_attempting(self) -> bool:
-        """Whether an attempt goes on: part of its batch may not be processed."""
+        """Whether an attempt is in progress, with its batch possibly processed in part."""
         return self._held is not None
 
     def undo_attempt(self, partition: int) -> None:
-        """Undo the work since `begin_attempt`."""
+        """End the attempt, and undo its work."""
         self._held = None
         self.owned[partition].state.undo_attempt()
 
     def keep_attempt(self, partition: int) -> None:
-        """Keep the work since `begin_attempt`, and write its output."""
+        """End the attempt, keep its work, and write its output."""
         held, self._held = self._held or [], None
         self.owned[partition].state.keep_attempt()
         for write in held:
@@ -159,7 +159,7 @@ class Work:
         except ABORTED as error:
             self._abort_reason = error
         except ClientError as error:
-            # A writer is closed by the error that has ended its transaction in the background.
+            # A plain ClientError may come from a writer whose transaction failed in the background.
             if type(error) is not ClientError or self._transaction is None:
                 raise
             fate = lowlevel.fate(self._transaction, error)
@@ -176,7 +176,7 @@ class Work:
 
     @property
     def changed_bytes(self) -> int:
-        """At least the bytes of the values that wait for a commit."""
+        """An upper bound of the total size of the uncommitted values, in bytes."""
         return sum(each.state.changed_bytes for each in self.owned.values())
 
     # -- commit and abort ----------------------------------------------------------------
@@ -184,7 +184,7 @@ class Work:
     def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata
     ) -> None:
-        """Commit all work; positions that have not moved are left out.
+        """Commit all work. Unchanged positions are left out.
 
         Raises:
             ClientError: one of ABORTED if certainly nothing was committed.
@@ -196,7 +196,9 @@ class Work:
             return
         if member.generation_id < 0:
             # The coordinator would accept offsets without a generation from anyone.
-            raise CommitFailed(f"not committed: group {member.group_id!r} has lost this member")
+            raise CommitFailed(
+                f"not committed: this process is no longer in group {member.group_id!r}"
+            )
         if not self._is_output_exact:
             for writer in self._writers.values():
                 writer.flush()
@@ -217,7 +219,7 @@ class Work:
             owned.state.commit(changes[place], self._checkpoint(end_offset, position))
 
     def _checkpoint(self, end_offset: int, position: bytes | None) -> Checkpoint:
-        """The checkpoint after a commit: the position is its last record."""
+        """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
         return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last)
 
@@ -226,7 +228,7 @@ class Work:
         return owned is not None and owned.committed_offset != to.offset
 
     def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
-        """The partition's changes, the position of the input last."""
+        """The partition's changes, followed by the position in the input."""
         changes = self.owned[place.partition].state.changes()
         self._commits += 1
         commit = f"{self._transactional_id}-{self._commits}"
@@ -242,7 +244,7 @@ class Work:
         for each in self.owned.values():
             each.state.abort()
         if transaction is not None and transaction.state in ("open", "unknown"):
-            # If it stays open, the next transaction of this id aborts it, or another owner.
+            # If this fails, the next transaction of this id or the next owner aborts it.
             with contextlib.suppress(ClientError):
                 transaction.abort()
 
@@ -253,7 +255,7 @@ class Work:
 
 
 def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:
-    """The records of the changelog, all with one timestamp."""
+    """The changelog records of a commit, all with the same timestamp."""
     tables = []
     for (_, partition), each in changes.items():
         tables.append(
@@ -272,7 +274,7 @@ def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) 
 
 
 def _commit_surely(transaction: Transaction) -> None:
-    """Commit, and retry if there is no answer: a second commit does no harm."""
+    """Commit, and retry if the outcome is unknown: a second commit does no harm."""
     for attempt in range(1, _COMMIT_ATTEMPTS + 1):
         try:
             transaction.commit()
