@@ -38,7 +38,7 @@ class Exactness:
         return self.position >= self._exact_from
 
     def read_to(self, end_offset: int, since_ms: float) -> None:
-        """Record that everything before `end_offset` was read: the log's whole at `since_ms`."""
+        """Record that the reader is at `end_offset`; at `since_ms` the log ended there or before."""
         self.position = end_offset
         if since_ms > self.claim.since_ms:
             self.claim = self.claim._replace(since_ms=int(since_ms))

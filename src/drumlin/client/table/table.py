@@ -213,7 +213,7 @@ class Table(Mapping[Any, Any]):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """Compare by identity, as a table changes by itself; to compare rows, copy them to dicts."""
+        """Compare by identity, as tables change by themselves; compare rows with `dict(table)`."""
         return self is other
 
     def _rows(self) -> Rows:
