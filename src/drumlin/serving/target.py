@@ -71,7 +71,7 @@ class Target(Protocol):
     """A table in a store. Used by one thread."""
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
-        """The stored positions of these partitions, whoever owns them, where there are any."""
+        """The stored positions of these partitions, regardless of their owners."""
 
     def claim(self, partition: int) -> Claim:
         """Claim the partition under a new term."""

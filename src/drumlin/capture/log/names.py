@@ -30,7 +30,7 @@ class Names:
         self.slot = f"drumlin_{name}"
         self.publication = f"drumlin_{name}"
         self.transactional_id = f"drumlin.capture.{name}"
-        #: Where the capture keeps its position.
+        #: The capture's position topic.
         self.topic = f"{_OWN_TOPIC}{name}"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
-#: How long the server may take to notice that a capture has ended.
+#: The time allowed for the server to notice that a capture has ended.
 _ENDS_S: Final = 5.0
 
 

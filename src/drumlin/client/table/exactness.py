@@ -38,7 +38,7 @@ class Exactness:
         return self.position >= self._exact_from
 
     def read_to(self, end_offset: int, since_ms: float) -> None:
-        """Record that the reader is at `end_offset`; at `since_ms` the log ended there or before."""
+        """Record that the reader is at `end_offset`, at or after the log's end at `since_ms`."""
         self.position = end_offset
         if since_ms > self.claim.since_ms:
             self.claim = self.claim._replace(since_ms=int(since_ms))

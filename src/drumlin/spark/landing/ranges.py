@@ -24,7 +24,7 @@ def batch_end(begin: Offsets, end: Offsets, offsets_max: int) -> dict[int, int]:
 
 
 def begin_of(held: Offsets, earliest: Offsets) -> dict[int, int]:
-    """Where the next batch begins, if no records are missing. New partitions begin at the start."""
+    """The begin offsets of the next batch, if no records are missing. New partitions: the start."""
     return {each: held.get(each, first) for each, first in earliest.items()}
 
 
