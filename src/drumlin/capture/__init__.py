@@ -1,8 +1,8 @@
 """Change subscription: the changes of a PostgreSQL database in compacted topics.
 
 `postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
-is stopped. Each table has a topic with the last row of every key, and each transaction of the
-database is written in one transaction. It needs psycopg: `pip install 'psycopg[binary]'`.
+is stopped. Each table has a topic with the last row of every key, and each database transaction is
+written in one Kafka transaction. Captures need psycopg: `pip install 'psycopg[binary]'`.
 """
 
 from __future__ import annotations
@@ -71,26 +71,26 @@ def postgres(
 ) -> None:
     """Capture a database: a snapshot first, then every change, until `stop` is set.
 
-    Publication, slot and topics are created where they are missing. However a capture ended,
-    the next call resumes where it was: nothing is written twice, nothing is left out.
+    A missing publication, slot or topic is created. However a capture ended, the next call resumes
+    where it stopped: no change is written twice, and none is left out.
 
     Args:
         url: the database, "postgresql://user@host/database"; a password may be in a PGPASSFILE.
         bootstrap: brokers of the cluster, "host:port[,host:port...]".
-        name: the capture's name, from which slot, publication and transactional id are named.
-        tables: patterns of `schema.table`, with `*` and `?`. Tables that are created later and
-            match are added while it runs, if they can be captured.
+        name: the capture's name. The names of slot, publication and transactional id contain it.
+        tables: patterns of `schema.table`, with `*` and `?`. Matching tables that are created
+            later are added while the capture runs, if they can be captured.
         prefix: the first part of the topics' names: `prefix.schema.table`.
-        partitions: of each topic that is created; -1: the broker's default.
+        partitions: the number of partitions of each created topic; -1: the broker's default.
         on_truncate: what to do when a table is truncated: "stop" with an error, "ignore" it and
             keep the rows, or write "tombstones" for all of them.
         heartbeat_ms: how often the position is written while no captured table changes.
         max_wal_bytes: how much WAL the server may keep for the capture's slot, while the capture is
             running or paused; None: no limit.
         on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
-        stop: set it to end the capture, within a second or a commit.
-        tell: called with a sentence on each event that an operator may want to know.
-        security: of the connections to the cluster, as in `drumlin.connect`.
+        stop: set it to end the capture; takes up to a second, or until the current commit is done.
+        tell: called with a sentence about each event that may matter to an operator.
+        security: the settings of connections to the cluster, as in `drumlin.connect`.
 
     Raises:
         CaptureRefused: the database does not meet the requirements; the message names each
@@ -157,7 +157,7 @@ def status(
         url, bootstrap, name, security: as in `postgres`.
 
     Raises:
-        CaptureError: the database cannot be asked.
+        CaptureError: the database cannot be queried.
         ModuleNotFoundError: psycopg is not installed.
     """
     from drumlin.capture.running import care
@@ -201,7 +201,7 @@ def pause(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> None:
-    """Have a capture wait until `resume`, now if it is running, and whenever it is started.
+    """Pause a capture until `resume` is called; it stays paused if it is restarted.
 
     The server keeps the WAL that the topics do not have yet: see `max_wal_bytes` of `postgres`.
 
@@ -244,7 +244,7 @@ def remove(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Remove all that a capture has created, except the topics of rows. It must not be running.
+    """Remove everything a capture has created, except the tables' topics. It must not be running.
 
     Args:
         url, bootstrap, name, security: as in `postgres`.

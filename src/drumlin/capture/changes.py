@@ -1,8 +1,8 @@
-"""Converts messages of the stream, changes in the database, to records. Pure.
+"""Converts the replication stream's messages, which are changes in the database, to records. Pure.
 
-A delete is a tombstone; a changed key is a tombstone and a new record. Unchanged large values,
-which are not sent, come from the row before the change if the server has sent it, or else from the
-topic: they are never replaced by a null.
+A delete becomes a tombstone; a changed key becomes a tombstone and a new record. The server does
+not send unchanged large values: they are taken from the old row if the server has sent it, or else
+from the topic. They are never replaced by a null.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Table(NamedTuple):
     name: str
     topic: str
     key: tuple[str, ...]
-    key_kinds: tuple[str, ...]  # by `key_kind`
+    key_kinds: tuple[str, ...]  # of the key columns, as from `key_kind`
     is_read: bool = True  # False: the topic has only rows that have changed since it was added
 
     @property
@@ -73,7 +73,7 @@ class KeptRows(Protocol):
 
 
 class Unread(Protocol):
-    """Tables that are being read while the stream continues; the rows of their topics are kept."""
+    """Tables that are being read while the stream continues. `KeptRows` has their topics' rows."""
 
     def reads(self, topic: str) -> bool: ...
     def changed(self, table: Table, key: str) -> None: ...
@@ -113,7 +113,7 @@ class Changes:
         self._others: dict[int, str] = {}
         self._begin: Begin | None = None
         self._is_past = False
-        #: All transactions that end before it have been taken.
+        #: All transactions that end before this LSN were converted.
         self.end_lsn = start_lsn
 
     @property
@@ -121,14 +121,14 @@ class Changes:
         return self._begin is not None
 
     def unknown_types(self, relation: Relation) -> set[int]:
-        """Types of its columns that must be looked up first, as they may be new."""
+        """The types of the relation's columns that must be looked up first, as they may be new."""
         return {each.type_oid for each in relation.columns if each.type_oid not in self._types}
 
     def take(self, message: Message) -> Iterable[Record]:
         """The records that a message adds to the topics.
 
         Raises:
-            RowsNeeded: nothing of its transaction may be committed before the rows are kept.
+            RowsNeeded: the message's transaction must not be committed until the rows are kept.
             CaptureError: the change cannot be written; the message says why, and what to do.
         """
         if isinstance(message, Begin):
@@ -143,7 +143,7 @@ class Changes:
             raise CaptureError(f"a change outside of a transaction: {type(message).__name__}")
         elif self._is_past:
             pass
-        elif type(message) is Insert:  # the most frequent kind takes a short way
+        elif type(message) is Insert:  # the most frequent kind has a fast path
             table, shape = self._known(message.oid)
             key = self._key(shape, message.new)
             time_ms = self._begin.time_us // 1000
@@ -172,7 +172,7 @@ class Changes:
         name = f"{relation.schema}.{relation.name}"
         table = self._tables.get(relation.oid)
         if table is None:
-            # A partition's relation is sent along with its table's, but no change refers to it.
+            # The server also sends relations of partitions, but no change refers to these.
             self._others[relation.oid] = name
             return
         names = [each.name for each in relation.columns]
@@ -257,7 +257,7 @@ class Changes:
             value = shape.value(new, before)
         except StillUnknown as unknown:
             if unread is not None:
-                # A row that the topic does not have yet comes with a later chunk.
+                # If the topic does not have the row yet, a later chunk adds it.
                 if old_key != key or before is not None:
                     unread.missed(table)
                 if old_key != key:

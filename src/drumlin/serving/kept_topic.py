@@ -1,4 +1,4 @@
-"""A topic that is kept in a store: what it is at the moment, and reading its state."""
+"""A topic that is kept in a store: its current id and configuration, and loading its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KeptTopic:
-    """`topic_id` and `delete_retention_ms` are as of the last `describe`."""
+    """A topic and its target. `describe` updates `topic_id` and `delete_retention_ms`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class KeptTopic:
         self.name = name
         self.topic_id: str | None = None
         self.delete_retention_ms = 0
-        #: When it was last looked at, by the monotonic clock.
+        #: The time of the last check of the topic, by the monotonic clock.
         self.looked_s = time.monotonic()
         self._client = client
         self._decode: Decode | None = decode
@@ -50,10 +50,10 @@ class KeptTopic:
         self.target = store.target(name)
 
     def describe(self) -> None:
-        """Look what the topic is now.
+        """Update the topic's id and configuration.
 
         Raises:
-            UnknownTopic: it is gone.
+            UnknownTopic: the topic was deleted.
         """
         configs = self._client.topic_configs(self.name)
         self.delete_retention_ms = int(configs["delete.retention.ms"].value or 0)
@@ -61,11 +61,11 @@ class KeptTopic:
             self.topic_id = self._loader.describe().topic_id
 
     def ends(self) -> dict[int, int]:
-        """Where the partitions end now, for readers of committed records."""
+        """The current end offsets of the partitions, for readers of committed records."""
         return self._client.offsets(self.name, isolation="read_committed")
 
     def has(self, ends: dict[int, int]) -> bool:
-        """Whether the store has everything up to these ends."""
+        """Whether the store has all records before these end offsets."""
         found = self.target.positions(ends.keys())
         return all(
             each in found and found[each].topic_id == self.topic_id and found[each].offset >= end
@@ -73,12 +73,12 @@ class KeptTopic:
         )
 
     def load(self, owned: Owned, read: Callable[[int], None]) -> None:
-        """Replace the partition's rows by the state of the log now.
+        """Replace the partition's rows by the log's current state.
 
         Args:
-            owned: the partition; its position is moved.
-            read: called with each number of rows that the store has, and with 0 while the log is
-                read; what it raises ends the load.
+            owned: the partition; its position is updated.
+            read: called after each write with the number of rows written, and with 0 while the log
+                is read; an exception from it ends the load.
         """
         self.describe()
         since = Moment.now()

@@ -32,39 +32,40 @@ def materialize(
 ) -> Progress:
     """Keep the last value of every key of some topics in a store, until `stop` is set.
 
-    Rows and the offsets up to which they are read are written together, so that after a kill at
-    any moment the next process resumes exactly where the store is. A tombstone deletes its key.
-    Processes with the same group share the partitions.
+    Rows and offsets are written together, so that after a kill at any moment the next process
+    resumes exactly at the store's position. A tombstone deletes its key's row. Processes with the
+    same group share the partitions.
 
     Args:
-        client: of the cluster that has the topics.
+        client: a client of the cluster that has the topics.
         topics: a name, several names, or a compiled pattern that must match the whole name of
-            topics that exist or are created later. Each has a table or a prefix of its own.
+            topics that exist or are created later. Each topic has its own table or prefix.
         to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" for a
             table name other than the topic's; "postgresql://USER@HOST/DATABASE", with
             "?table=NAME&schema=NAME"; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
             for a key prefix other than the topic's name and a colon. In NAME and TEXT,
             "{topic}" is the topic's name. The password may be in the
             environment variable DRUMLIN_STORE_PASSWORD.
-        group: a consumer group. A table is kept by one group; another one is refused.
-        instance: this process's name within the group: a process that starts with the name of a
-            killed one gets its partitions at once, and not after ten seconds.
+        group: a consumer group. A table belongs to one group; other groups are refused.
+        instance: this process's name within the group (static membership): a process that starts
+            with the name of a killed one gets its partitions at once, and not after ten seconds.
         decode: "utf8" stores keys and values as text; None as bytes.
         until_end: return when the store has all records committed before this call.
-        memory_bytes: the memory limit for loading one partition's state; a larger one is read
-            several times.
+        memory_bytes: the memory limit for loading one partition's state; if the state is larger,
+            the log is read several times.
         on_progress: called with a `Progress` about once a second, in this thread.
-        stop: set it from another thread to return once all that was read is written.
+        stop: set it from another thread to return once all records that were read are written.
 
     Returns:
-        The progress; `lag` is 0 if the store has everything.
+        The progress; `lag` is 0 if the store has all records.
 
     Raises:
-        TargetRefused: the table has other columns, or something else is kept in it.
-        UnknownTopic: there is no such topic, or it was deleted. With a pattern it is let go.
+        TargetRefused: the table has other columns, or holds another topic, group or format.
+        UnknownTopic: there is no such topic, or it was deleted. A pattern's deleted topic is no
+            error.
         EqualKeys: two partitions have a value for the same key.
         StateNotExact: a cleaner removes tombstones faster than the log is read.
-        Undecodable: with decode="utf8" a key or a value is not UTF-8; names the record.
+        Undecodable: with decode="utf8" a key or a value is not UTF-8; the message names the record.
         ModuleNotFoundError: the store's client is not installed; the message says what to do.
         OSError: the store cannot be reached.
         TypeError, ValueError: an argument cannot have this value.

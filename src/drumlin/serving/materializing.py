@@ -1,8 +1,9 @@
-"""Keeps topics in a store: the members of a group share their partitions, and the store decides.
+"""Keeps topics in a store: the members of a group share the partitions; the store fences writers.
 
-An assigned partition is claimed in the store, and read from the store's position on. It is loaded
-from the beginning if the store has no position, or one of another topic, or if records are missing
-behind it that may have been tombstones. All state is in the store: a killed process loses nothing.
+An assigned partition is claimed in the store, and read from the store's position. The partition is
+loaded from the beginning if the store has no position or that of another topic, or if records after
+the position are missing that may have been tombstones. All state is in the store, so a killed
+process loses nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("partition", "key", "value")
 _POLL_MS: Final = 500
-#: While the end is looked for.
+#: The poll timeout with `until_end`.
 _POLL_UNTIL_END_MS: Final = 50
 _LOOK_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
-#: The time until others take over the partitions of a killed process.
+#: The session timeout: other processes take over a killed one's partitions after it.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_S: Final = 60.0
-#: How soon new topics of a pattern are found.
+#: The interval in which a pattern finds new topics.
 _FIND_TOPICS_MS: Final = 10_000
 
 
 class Progress(NamedTuple):
-    """The progress: `records` were read by this process, `lag` are left in its partitions."""
+    """The progress: `records` that this process has read, `lag` left in its partitions."""
 
     records: int
     records_per_s: float
@@ -54,7 +55,7 @@ class Progress(NamedTuple):
 
 
 class _GivenUp(Exception):
-    """A partition was revoked while it was loaded, or all ends."""
+    """A partition was revoked while it was loaded, or `stop` was set."""
 
 
 class Materializing:
@@ -123,7 +124,7 @@ class Materializing:
         on_progress: Callable[[Progress], object] | None,
         stop: threading.Event,
     ) -> Progress:
-        """Run until `stop` is set, or until the store has all that the logs have now."""
+        """Run until `stop` is set, or until the store has all records that are now in the logs."""
         ends = {each: topic.ends() for each, topic in self._topics.items()} if until_end else None
         self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
         self._on_progress, self._stop = on_progress, stop
@@ -161,7 +162,7 @@ class Materializing:
         return found
 
     def _check_may_go(self, error: ClientError) -> None:
-        """Raise an error about a topic that was named and is gone. One of a pattern may go."""
+        """Raise the error if a topic that was named was deleted. A pattern's topic may be."""
         if isinstance(error, UnknownTopic) and self._subscription.pattern is None:
             raise error
 
@@ -177,7 +178,7 @@ class Materializing:
         self._look()
 
     def _poll(self, timeout_ms: float) -> None:
-        """Write the next records; or give partitions up, or claim new ones."""
+        """Write the next records, give partitions up, or claim new ones."""
         try:
             batch = self._consumer.poll(timeout_ms)
         except OffsetOutOfRange as error:
@@ -257,7 +258,7 @@ class Materializing:
         self._consumer.resume([place])
 
     def _met_gap(self, place: TopicPartition) -> None:
-        """Load the partition if tombstones may be among the records that are missing."""
+        """Schedule a load of the partition if the missing records may include tombstones."""
         owned = self._owned.get(place)
         if owned is None:
             return
@@ -268,9 +269,9 @@ class Materializing:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self, place: TopicPartition) -> None:
-        """Replace the partition's rows by the state of the log now.
+        """Replace the partition's rows by the log's current state.
 
-        Other partitions are written meanwhile.
+        Records of other partitions are written meanwhile.
         """
         owned = self._owned[place]
 
@@ -292,7 +293,7 @@ class Materializing:
         except (*OVERTAKEN, *PASSES, ReplacementLost, UnknownTopic) as error:
             self._check_may_go(error)
             owned.in_vain.check(error)
-            time.sleep(PAUSE_S)  # it is tried again at the next step
+            time.sleep(PAUSE_S)  # the next step tries again
         except Fenced:
             self._to_load.discard(place)
             self._claim_later(place)
@@ -300,7 +301,7 @@ class Materializing:
     # -- topics and log ends ---------------------------------------------------------------
 
     def _look(self) -> None:
-        """Check whether a topic is the same, and where its logs end: one topic at each step."""
+        """Check a topic's identity and end offsets: one topic in each step."""
         now_s = time.monotonic()
         topic = min(self._topics.values(), key=lambda each: each.looked_s, default=None)
         if topic is None or now_s - topic.looked_s < _LOOK_S:

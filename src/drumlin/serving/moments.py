@@ -1,7 +1,7 @@
-"""Moments whose distance from now is known, or known not to be known. Pure, except for `now`.
+"""Moments that can be stored, and the time elapsed between two, if known. Pure, except for `now`.
 
-A wall clock may be set back, and two machines have two of them. So a moment is also the time since
-the machine's boot, which only goes forward. The distance between moments of two boots is unknown.
+A wall clock may be set back, and the clocks of two machines differ. So a moment also has the time
+since the machine's boot, which never decreases. The time between moments of two boots is unknown.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from drumlin.clock import SystemClock
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK: Final = SystemClock()
-#: Where the machine does not name its boots, the moments of two processes do not compare.
+#: Replaces the boot id where there is none: then moments of two processes are not comparable.
 _OF_THIS_PROCESS: Final = uuid.uuid4().hex
 
 
 class Moment(NamedTuple):
-    """A moment of this or of another machine. As text it has no format that others may rely on."""
+    """A moment of this or another machine. Its text format is private."""
 
     boot: str
     since_boot_ms: int
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The moment that `str` has written; one that does not compare if it is no such text."""
+        """Parse the result of `str`. From other texts, the result is comparable to no moment."""
         boot, _, times = text.partition("/")
         since_boot_ms, _, wall_ms = times.partition("/")
         if not (since_boot_ms.isdecimal() and wall_ms.isdecimal()):
@@ -48,10 +48,10 @@ class Moment(NamedTuple):
         return f"{self.boot}/{self.since_boot_ms}/{self.wall_ms}"
 
     def until_ms(self, later: Moment) -> int | None:
-        """How long before `later` this was, at least; None if nobody knows.
+        """The time from this moment to `later`, at least; None: unknown.
 
-        A machine that is paused as a whole may not count that time. Its wall clock does, once it is
-        set right, so that the longer of both times counts.
+        The time since boot may lack pauses of a virtual machine. The wall clock has them, once it
+        is corrected, so the longer of both times counts.
         """
         elapsed_ms = later.since_boot_ms - self.since_boot_ms
         if self.boot != later.boot or elapsed_ms < 0:

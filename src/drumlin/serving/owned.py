@@ -1,4 +1,4 @@
-"""The progress of a partition that a process keeps in a store. Pure."""
+"""A partition that a process keeps in a store, and its position. Pure."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from drumlin.client.table.loading import LoadsInVain
 from drumlin.serving.moments import Moment
 from drumlin.serving.target import Position
 
-#: A broker's clock may be set right by this much meanwhile.
+#: The tolerance for corrections of a broker's clock.
 _CLOCK_JUMPS_MS: Final = 60_000
 
 
 @dataclass(slots=True)
 class Owned:
-    """An owned partition. `position` is the one in the store."""
+    """A claimed partition. `position` is the position in the store."""
 
     partition: int
     term: int
     position: Position | None
-    #: When the log was asked for its end, and the end offset.
+    #: An end offset that the store has not reached yet, and the time of the request for it.
     asked: tuple[Moment, int] | None = None
     #: When the position was last written.
     written_s: float = 0.0
     in_vain: LoadsInVain = field(default_factory=LoadsInVain)
 
     def saw_end(self, end_offset: int, asked: Moment) -> None:
-        """Note where the log ended at that moment; it counts once the store has reached it."""
+        """Record the log's end offset at a moment, to be used once the store has reached it."""
         self.settle()
         if self.asked is None:
             self.asked = (asked, end_offset)
             self.settle()
 
     def settle(self) -> None:
-        """Update `position` if the store has reached the end that was noted."""
+        """Update the position's `at_end` if the store has reached the recorded end offset."""
         if self.asked is None or self.position is None:
             return
         asked, end_offset = self.asked
@@ -43,10 +43,10 @@ class Owned:
             self.asked = None
 
     def may_lack_deletions(self, delete_retention_ms: int, now: Moment) -> bool:
-        """Whether the records that are missing behind the position may have been tombstones.
+        """Whether missing records after the position may have been tombstones.
 
-        They stay for `delete_retention_ms`. A reader that was at the log's end within that time
-        has read them all, or will read those that are left.
+        Tombstones stay for `delete_retention_ms`. A reader that was at the log's end within that
+        time has read all of them, or will still find them.
         """
         if self.position is None:
             return True

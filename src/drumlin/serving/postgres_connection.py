@@ -1,6 +1,6 @@
-"""A connection to PostgreSQL that is made again when it breaks, and its errors in plain words.
+"""A connection to PostgreSQL that reconnects when it breaks, with errors in plain words.
 
-A password is never shown: errors are those of the server and of libpq, which do not name it.
+A password is never shown: messages of the server and of libpq do not contain it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ T = TypeVar("T")
 Ask = Callable[["psycopg.Cursor[Any]"], T]
 
 NO_PSYCOPG: Final = "a store in PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
-#: Classes of SQLSTATE of a server that is away, starts, or is short of something; and a key that
-#: another process has inserted meanwhile, which is found next time.
+#: Classes of SQLSTATEs for a server that is down, starts up, or is short of resources; and unique
+#: violations: another process has just inserted the key, which a retry finds.
 _PASSING: Final = ("08", "40", "53", "57", "58", "23505")
 _KEY_TOO_LONG: Final = "54000"
 _LACKS_RIGHTS: Final = "42501"
@@ -33,17 +33,17 @@ _CONNECT: Final = {
     "application_name": "drumlin materialize",
 }
 _SETTINGS: Final = (
-    # The transaction of a process that was paused must not stop whoever takes over.
+    # The open transaction of a paused process must not block the process that takes over.
     "-c idle_in_transaction_session_timeout=20000 -c statement_timeout=0 -c lock_timeout=0"
 )
 
 
 class KeyTooLong(TargetRefused):
-    """A key does not fit into an index."""
+    """A key is too long for an index."""
 
 
 class PostgresConnection:
-    """Used by one thread, for all the tables of a process."""
+    """The connection for all tables of a process. Used by one thread."""
 
     def __init__(self, url: str, password: str | None) -> None:
         """
@@ -58,19 +58,19 @@ class PostgresConnection:
             raise ModuleNotFoundError(NO_PSYCOPG, name="psycopg") from error
         self._driver = psycopg
         self._given = self._settings(url, password)
-        #: Counts the connections made; what is temporary belongs to one of them.
+        #: The number of connections made so far: it identifies a session and its temporary tables.
         self.session = 0
         try:
-            self._connection = self._connect()  # once: the address may be wrong
+            self._connection = self._connect()  # no retry: the address may be wrong
         except psycopg.Error as error:
             raise self._failure(error) from None
 
     def run(self, ask: Ask[T]) -> T:
-        """Ask in a transaction, again if the connection breaks.
+        """Run `ask` in a transaction, again if the connection breaks.
 
         Raises:
-            TargetRefused: a right is missing, or a key is too long.
-            OSError: PostgreSQL has refused it, or is away for long.
+            TargetRefused: a privilege is missing, or a key is too long.
+            OSError: PostgreSQL has refused a statement, or is unreachable for too long.
         """
         for pause_s in (*_PAUSES_S, None):
             try:
@@ -84,7 +84,7 @@ class PostgresConnection:
         raise AssertionError("the last try returns or raises")
 
     def run_in(self, session: int, ask: Ask[T]) -> T:
-        """Ask once, in a transaction that needs the temporary tables of this session.
+        """Run `ask` once, in a transaction that needs the temporary tables of this session.
 
         Raises:
             ReplacementLost: the connection broke.

@@ -1,4 +1,4 @@
-"""The statements by which a PostgreSQL keeps a table, and the checks before the first of them."""
+"""The SQL statements for a table in PostgreSQL, and the checks before its first use."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _COPY: Final = "COPY {changes} (key, value) FROM STDIN (FORMAT binary)"
 
 
 class Statements:
-    """Composed for one table. All are to be run with parameters by name, if only with none."""
+    """The statements for one table. Run all with a mapping of parameters, which may be empty."""
 
     def __init__(self, schema: str, name: str, *, is_text: bool) -> None:
         """
@@ -119,7 +119,7 @@ class Statements:
             "changes": sql.Identifier("pg_temp", "drumlin_changes"),
             "aside": sql.Identifier("pg_temp", "drumlin_replacement"),
         }
-        # A statement with parameters takes a % in a name for one of them.
+        # A % in a name must be escaped, or it would be taken for a parameter.
         known = {key: sql.SQL(each.as_string().replace("%", "%%")) for key, each in known.items()}
 
         def composed(text: str) -> Composed:
@@ -149,17 +149,17 @@ class Statements:
         return key
 
     def read_positions(self, cursor: psycopg.Cursor[Any]) -> list[Any]:
-        """Partitions with their positions; none if the table of positions does not exist."""
+        """The positions by partition; none if the positions table does not exist."""
         positions, _ = cursor.execute(self._composed(_FIND), {}).fetchone() or (None, None)
         if positions is None:
             return []
         return cursor.execute(self._composed(_READ_POSITIONS), {}).fetchall()
 
     def prepare(self, cursor: psycopg.Cursor[Any], kept: str) -> None:
-        """Create the tables unless they exist, and check that they can be kept.
+        """Create the tables unless they exist, and check that they can be used.
 
         Raises:
-            TargetRefused: they cannot; the message says why, and what helps.
+            TargetRefused: the tables cannot be used; the message has the reason and a cure.
         """
         from psycopg.errors import InsufficientPrivilege
 

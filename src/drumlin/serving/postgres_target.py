@@ -1,8 +1,8 @@
-"""A table of a PostgreSQL, with columns `key`, `value`, and `partition`, the row's source.
+"""A table in PostgreSQL, with columns `key`, `value`, and `partition`, the row's source.
 
 Positions and terms are in the table `drumlin_positions` of the same schema, so that one transaction
-updates both. Rows are copied into a temporary table first, and go from there into the table with
-one statement. A write within a term may be repeated, so that it is when the connection breaks.
+updates both. Rows are copied into a temporary table first; one statement moves them into the table.
+Writes are idempotent within a term, so they are retried when the connection breaks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rows = Iterable[tuple[Cell, Cell | None]]
 
 
 class PostgresTarget:
-    """`kept` describes topic, group and format of the table: only the same may continue it."""
+    """One table. `kept` describes its topic, group and format: a table with others is refused."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class PostgresTarget:
         """`only_looks`: for `positions` only; nothing is created.
 
         Raises:
-            TargetRefused: the table has other columns, something else is kept in it, or rights are
-                missing.
+            TargetRefused: the table has other columns, or another topic, group or format; or
+                privileges are missing.
             OSError: PostgreSQL cannot be reached.
         """
         self._topic = topic
@@ -71,14 +71,14 @@ class PostgresTarget:
         puts = sum(value is not None for value in changes.values())
 
         def write(cursor: psycopg.Cursor[Any]) -> None:
-            # The copy comes first, as nobody waits for it.
+            # Copy first, while no locks are held that others wait for.
             cursor.execute(self._do.make_changes, {})
             self._copy(cursor, self._do.copy_changes, changes.items())
             self._move(cursor, partition, term, position)
             given = {"partition": partition}
             cursor.execute(self._do.put, given)
             if cursor.rowcount != puts:
-                # The rows of others are locked by the statement that has left them as they were.
+                # Rows of other partitions were left unchanged, but are locked by the statement.
                 self._refuse_keys(cursor, self._do.keys_of_others, partition)
                 raise self._not_taken()
             cursor.execute(self._do.delete, given)
@@ -101,7 +101,7 @@ class PostgresTarget:
         return PostgresReplacement(self, partition, term, self._connection.session)
 
     def add_aside(self, session: int, partition: int, term: int, rows: Rows) -> None:
-        """Add rows to a replacement that was begun in this session."""
+        """Add rows to a replacement that was begun in the current session."""
 
         def add(cursor: psycopg.Cursor[Any]) -> None:
             self._check(cursor, partition, term)
@@ -129,7 +129,7 @@ class PostgresTarget:
             raise self._too_long(key) from None
 
     def close(self) -> None:
-        """Does nothing: the connection is for all tables."""
+        """Do nothing: the store closes the connection, which its tables share."""
 
     def _not_taken(self) -> TargetRefused:
         return TargetRefused(

@@ -1,9 +1,9 @@
-"""Keys of a Redis: for each row one string, under a prefix and the record's key.
+"""Keys in Redis: each row is a string, whose Redis key is a prefix and the record's key.
 
-Beside them, each partition has a hash with position and term, `drumlin:PREFIX:PARTITION`, and a
-set of the keys that came from it. Each write is one script, which Redis runs atomically: it checks
-the term before it changes anything. A replacement is written in place, as its values are later
-than the existing ones; keys that it lacks are deleted at its end, and only then the position moves.
+Each partition also has a hash with position and term, `drumlin:PREFIX:PARTITION`, and a set of the
+keys that came from it. Each write is one script, which Redis runs atomically, and which checks the
+term before it changes anything. A replacement is written in place, as its values are newer than the
+existing ones. At its end, keys that it lacks are deleted; only then is the position updated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 return {false, term, unpack(redis.call('HMGET', KEYS[1],
     'topic_id', 'offset', 'leader_epoch', 'at_end'))}
 """
-#: KEYS: the hash, the set of keys, the set that replaces it (or the same). ARGV: the term, the
-#: prefix, the number of rows to put, these rows, and the keys to delete.
+#: KEYS: the hash, the set of keys, the set that replaces that set (or the same). ARGV: the term,
+#: the prefix, the number of rows to put, these rows, and the keys to delete.
 _WRITE: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 local prefix, last, most = ARGV[2], 3 + 2 * tonumber(ARGV[3]), 2000
@@ -70,14 +70,14 @@ if ARGV[#ARGV - 2] ~= '' then
 end
 return 'ok'
 """
-#: Keys that an interrupted replacement has put are merged into the set of keys.
+#: Begins a replacement: merges the keys of an interrupted replacement into the set of keys.
 _BEGIN: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 redis.call('SUNIONSTORE', KEYS[2], KEYS[2], KEYS[3])
 redis.call('DEL', KEYS[3])
 return 'ok'
 """
-#: The new set becomes the set of keys, which has no others any more.
+#: Ends a replacement: its set becomes the partition's set of keys.
 _END: Final = """
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
 if redis.call('EXISTS', KEYS[3]) == 1 then
@@ -90,7 +90,7 @@ _NOT_MOVED: Final = ("", "", "", "")
 
 
 class RedisTarget:
-    """`kept` describes topic, group and format of what is under the prefix."""
+    """The keys under one prefix. `kept` describes their topic, group and format."""
 
     def __init__(self, url: str, password: str | None, prefix: str, kept: str) -> None:
         """
@@ -109,13 +109,13 @@ class RedisTarget:
         self._kept = kept
         self._failures = RedisError
         given = {} if password is None else {"password": password}
-        # Writes are idempotent within a term, so that they may be retried.
+        # Writes are idempotent within a term, so they may be retried.
         patient = Retry(ExponentialBackoff(cap=5, base=0.1), _RETRIES)
         again = [ConnectionError, TimeoutError]
         self._redis: Redis = Redis.from_url(
             url, socket_timeout=_TIMEOUT_S, retry=patient, retry_on_error=again, **given
         )
-        # A wrong address fails at once.
+        # Connect now, so that a wrong address fails at once.
         with Redis.from_url(
             url, socket_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0), **given
         ) as at:
@@ -160,20 +160,20 @@ class RedisTarget:
         gone: Iterable[Any],
         position: Position | None,
     ) -> None:
-        """Run the script of a write."""
+        """Run a write script."""
         moved = _NOT_MOVED if position is None else (position.topic_id or "", *position[1:])
         args = [term, self._prefix, len(puts) // 2, *puts, *gone, *moved]
         self._check(partition, self._run(_WRITE, names, args))
 
     def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
-        """Put rows of a replacement."""
+        """Write rows of a replacement."""
         waiting = iter(rows)
         while some := list(islice(waiting, ROWS_AT_A_TIME)):
             puts = [cell for row in some for cell in row]
             self.run(partition, self._names(partition), term, puts, (), None)
 
     def end_replacement(self, partition: int, term: int, position: Position) -> None:
-        """Delete keys that the replacement lacks, and move the position."""
+        """Delete keys that the replacement lacks, and update the position."""
         names = hash_name, keys, new = self._names(partition)
         cursor = 0
         while True:
@@ -203,7 +203,7 @@ class RedisTarget:
             )
 
     def _run(self, script: str, names: list[str], args: list[Any]) -> Any:
-        # Named by its hash instead, a script is unknown to a Redis that has started again.
+        # Not EVALSHA: a restarted Redis no longer knows a script by its hash.
         return self._ask(self._redis.eval, script, len(names), *names, *args)
 
     def _ask(self, call: Any, *given: Any, **named: Any) -> Any:
@@ -214,7 +214,7 @@ class RedisTarget:
 
 
 class RedisReplacement:
-    """A replacement in place, as its values are later than the existing ones."""
+    """A replacement in place, as its values are newer than the existing ones."""
 
     def __init__(self, target: RedisTarget, partition: int, term: int) -> None:
         self._target = target

@@ -1,7 +1,7 @@
-"""A table of an SQLite file, with columns `key`, `value`, and `partition`, the row's source.
+"""A table in an SQLite file, with columns `key`, `value`, and `partition`, the row's source.
 
 Positions and terms are in the table `drumlin_positions` of the same file, so that one transaction
-updates both. A replacement is collected in a table of its own.
+updates both. A replacement is collected in a separate table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("key", "value", "partition")
 
 
 class SqliteTarget:
-    """`kept` describes topic, group and format of the table: only the same may continue it."""
+    """One table. `kept` describes its topic, group and format: a table with others is refused."""
 
     def __init__(
         self, path: str, name: str, topic: str, kept: str, *, only_looks: bool = False
@@ -34,7 +34,7 @@ class SqliteTarget:
         """`only_looks`: for `positions` only; nothing is created.
 
         Raises:
-            TargetRefused: the table has other columns, or something else is kept in it.
+            TargetRefused: the table has other columns, or another topic, group or format.
             OSError: the file cannot be opened.
         """
         self._path = path

@@ -1,4 +1,4 @@
-"""How far a store is behind the topics that it keeps. Only looks: it claims and creates nothing."""
+"""How far a store lags behind its topics. Read-only: claims and creates nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PartitionStatus(NamedTuple):
-    """A partition of a topic. `position` is None if the store has nothing of it yet."""
+    """The status of a partition. `position` is None if the store has no position for it yet."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class PartitionStatus(NamedTuple):
 def look(
     client: Client, topics: str | Sequence[str] | re.Pattern[str], store: Store
 ) -> list[PartitionStatus]:
-    """The store's positions, and where the logs end.
+    """The store's positions, and the end offsets of the logs.
 
     Raises:
         UnknownTopic: there is no such topic.
@@ -38,7 +38,7 @@ def look(
     with translated():
         wanted = client._thread.run(wanted_topics(client._connections, Subscription.of(topics)))
     topics_now = client.describe_topics(sorted(wanted)) if wanted else {}
-    # Positions first: a log that grows meanwhile is not behind its store.
+    # Positions first: so even if the log grows in between, no position is after an end offset.
     positions = {
         name: store.target(name).positions({each.index for each in topic.partitions})
         for name, topic in topics_now.items()
@@ -48,7 +48,7 @@ def look(
     found = []
     for (topic, partition), end in sorted(ends.items()):
         at = positions[topic].get(partition)
-        # What was kept of a topic of the same name says nothing about this one.
+        # The position of a deleted topic with the same name does not apply to this one.
         is_its = at is not None and at.topic_id == topics_now[topic].topic_id
         position = at.offset if at is not None and is_its else None
         lag = max(end.offset - (position or 0), 0)

@@ -1,8 +1,8 @@
-"""The operations that a store must offer to keep a topic. Each kind of store has its own file.
+"""The interface of stores that keep topics. Each kind of store has its own file.
 
-The store decides who may write. A partition belongs to the latest claim: each claim gets a higher
-term, and the store checks the term in the same atomic write, so that writes of a lower one are
-refused. So a process that was paused while another took over changes nothing when it wakes up.
+The store fences writers. A partition belongs to the latest claim: each claim gets a higher term,
+and each atomic write includes a check of the term, so writes with a lower term are refused. So a
+process that was paused while another one took over changes nothing when it wakes up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Fenced(ClientError):
 
 
 class ReplacementLost(ClientError):
-    """The store has lost what a replacement had collected; the old rows are there."""
+    """The store has lost the collected rows of a replacement; the old rows are still there."""
 
 
 class TargetRefused(ClientError):
-    """The table in the store is not one that this group keeps for this topic."""
+    """The table in the store does not belong to this group and topic."""
 
 
 class Position(NamedTuple):
@@ -35,26 +35,26 @@ class Position(NamedTuple):
     #: The offset of the next record.
     offset: int
     leader_epoch: int
-    #: A `Moment` as text: when the log was last known to end at `offset` or before.
+    #: A `Moment` as text: the last one at which the log was known to end at or before `offset`.
     at_end: str
 
 
 class Claim(NamedTuple):
-    """A claimed partition. `position` is None if the store has nothing of it."""
+    """A claimed partition. `position` is None if the store has no position for it."""
 
     term: int
     position: Position | None
 
 
 class Replacement(Protocol):
-    """A new set of all rows of a partition, which is invisible before `commit`."""
+    """A new set of all rows of a partition; `commit` replaces the old rows by it."""
 
     def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
         """Add rows, whose keys were not added before.
 
         Raises:
             Fenced: the partition was claimed again.
-            ReplacementLost: begin again.
+            ReplacementLost: the rows must be added again to a new replacement.
         """
 
     def commit(self, position: Position) -> None:
@@ -71,7 +71,7 @@ class Target(Protocol):
     """A table in a store. Used by one thread."""
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
-        """The positions of those of these partitions that are in the store, whoever owns them."""
+        """The stored positions of these partitions, regardless of their owners."""
 
     def claim(self, partition: int) -> Claim:
         """Claim the partition under a new term."""

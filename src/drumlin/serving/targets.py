@@ -16,12 +16,12 @@ _EXPECTED: Final = (
 )
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
-#: What stands for the topic's name in the name of a table or in a prefix.
+#: The placeholder for the topic's name in the name of a table or in a prefix.
 TOPIC: Final = "{topic}"
 
-#: Parameters of libpq that others must not see.
+#: Parameters of libpq that are secret.
 _SECRETS: Final = frozenset({"password", "sslpassword"})
-#: Opens a topic's table or prefix of this name, for what the text says.
+#: Opens a target. Arguments: the table's name or the prefix, the topic, and the text for `kept`.
 _Open = Callable[[str, str, str], Target]
 
 
@@ -36,9 +36,9 @@ class Store:
         close: Callable[[], object] = lambda: None,
         rows_at_a_time: int | None = None,
     ) -> None:
-        """`names` has `{topic}` where the topic's name belongs."""
+        """`names`: the name of the targets, in which `{topic}` stands for the topic's name."""
         self.names = names
-        #: The most records whose changes are applied at once; None: as many as are fetched.
+        #: The most records to apply at once; None: as many as are fetched.
         self.rows_at_a_time = rows_at_a_time
         self._kept_as = kept_as
         self._open = open_target
@@ -49,7 +49,7 @@ class Store:
         """Open the target of a topic.
 
         Raises:
-            TargetRefused: what is there is not what this group keeps of this topic.
+            TargetRefused: the table or prefix does not belong to this group and topic.
             OSError: the store cannot be reached.
         """
         kept = f"topic {topic!r} {self._kept_as}"
@@ -75,7 +75,7 @@ def without_password(url: str) -> str:
 
 
 def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
-    """The store that a URL names. With `only_looks` its targets have positions, and create nothing.
+    """The store that a URL names. With `only_looks` targets only read positions, create nothing.
 
     Raises:
         ValueError: the URL names no store, or has an unknown option.

@@ -1,4 +1,4 @@
-"""What is read from a database's catalog: server, tables and their keys, types, slots."""
+"""Queries of a database's catalog: server, tables and their keys, types, slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Server(NamedTuple):
-    """The server, and the user's rights there."""
+    """The server, and the user's privileges."""
 
     version: int  # 150004 is 15.4
     wal_level: str
@@ -63,7 +63,7 @@ class Publication(NamedTuple):
     """A publication, with its tables."""
 
     is_complete: bool  # publishes every kind of change
-    is_by_root: bool  # changes of partitions are those of their table
+    is_by_root: bool  # publishes changes of partitions as changes of their root table
     is_owner: bool
     oids: frozenset[int]
     filtered: frozenset[int]  # the tables of which it omits rows or columns
@@ -153,14 +153,14 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
             found["database"],
             found["active_pid"],
             found["confirmed_flush_lsn"],
-            # PostgreSQL 13 and later; before that, it keeps whatever a slot needs.
+            # Slots can be lost since PostgreSQL 13; older servers keep all WAL that a slot needs.
             found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
         )
     return None
 
 
 def kept_wal_bytes(connection: psycopg.Connection[Any], name: str) -> int | None:
-    """The WAL that the server keeps for a slot; None: there is no slot, or it is lost."""
+    """The bytes of WAL that the server keeps for a slot; None: there is no slot, or it is lost."""
     for (found,) in rows(connection, _KEPT_WAL, (name,)):
         return None if found is None else int(found)
     return None
@@ -202,7 +202,7 @@ def run(connection: psycopg.Connection[Any], statement: str) -> None:
 
 
 def only(table: FoundTable) -> str:
-    """The table in a statement: with its partitions, but without tables that inherit from it."""
+    """The table's SQL expression, which includes partitions but not tables that inherit from it."""
     name = quoted_name(table)
     return name if table.kind == "p" else f"ONLY {name}"
 

@@ -22,7 +22,7 @@ _ROOTS_FROM: Final = 130000
 
 
 class Problem(NamedTuple):
-    """What is wrong, and its cure: an SQL statement where possible."""
+    """A problem, and its cure: an SQL statement where possible."""
 
     what: str
     cure: str

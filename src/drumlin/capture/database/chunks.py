@@ -1,7 +1,8 @@
-"""Reads a table in chunks, in the order of its key, each as of a known snapshot.
+"""Reads a table in chunks, in key order, each chunk in a known snapshot.
 
-A transaction's id in the stream and the chunk's snapshot tell whether the chunk shows it.
-So the database needs no watermarks to find out which changes are newer than the rows of a chunk.
+A transaction's id in the stream and the chunk's snapshot together show whether the chunk contains
+the transaction's changes. So no watermarks need to be written to the database to find out which
+changes are newer than a chunk.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Seen(NamedTuple):
     open: frozenset[int]
 
     def shows(self, xid: int) -> bool:
-        """Whether it shows a transaction. `xid`: as in the stream, the lower half of the id."""
+        """Whether the snapshot shows a transaction. `xid`: the lower 32 bits, as in the stream."""
         number = (self.end & ~_LOW_BITS) | xid
         if number - self.end > _HALF:
             number -= _LOW_BITS + 1
@@ -55,7 +56,7 @@ class Chunk(NamedTuple):
 
 
 class TableAltered(Exception):
-    """The table was altered since the reading began, and must be read from its beginning."""
+    """The table was altered since reading began, and must be read again from its beginning."""
 
 
 def parse_snapshot(text: str) -> Seen:
@@ -86,7 +87,7 @@ def read_chunk(
     try:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute("SET LOCAL row_security = off")
-        # The lock first: a table that is rewritten after the snapshot would look empty.
+        # Lock first: a table that is rewritten after the snapshot was taken would look empty.
         connection.execute(f"LOCK TABLE {catalog.only(table)} IN ACCESS SHARE MODE NOWAIT")
         ((text, high, block, segment),) = catalog.rows(connection, _SNAPSHOT)
         now = {each.oid: each for each in catalog.tables(connection)}.get(table.oid)
@@ -103,7 +104,7 @@ def read_chunk(
     except psycopg.Error as error:
         raise failure_of(error, connection) from None
     finally:
-        # Not after a stop: the statement is still running then, and the connection is closed soon.
+        # Skipped after a stop: the statement is still running, and the connection soon closed.
         status = psycopg.pq.TransactionStatus
         if connection.pgconn.transaction_status in (status.INTRANS, status.INERROR):
             catalog.run(connection, "ROLLBACK")
@@ -116,7 +117,7 @@ def _rows(
     rows_max: int,
     should_stop: Callable[[], bool],
 ) -> tuple[list[Row], int]:
-    """At least one row, and as many as fit into the size of a chunk; and how many were read."""
+    """As many rows as fit into a chunk, but at least one; and the number of rows read."""
     from psycopg.sql import Literal
 
     columns = ", ".join(quoted(name) for name, _ in table.columns)
@@ -140,5 +141,5 @@ def _rows(
 
 
 def next_rows_max(chunk: Chunk) -> int:
-    """The limit of the next chunk: as many rows as fitted into this one, with some to spare."""
+    """The row limit of the next chunk: twice the rows that fitted into this one."""
     return min(max(2 * len(chunk.rows), 100), _ROWS_MAX)

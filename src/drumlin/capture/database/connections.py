@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
 _APPLICATION: Final = "drumlin capture"
 _CONNECT_TIMEOUT_S: Final = 10
-#: A snapshot takes long, and its transaction is idle while the log is written.
+#: No timeouts: a snapshot takes long, and its transaction is idle while the log is written.
 _PATIENCE: Final = {
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
@@ -30,15 +30,15 @@ class DatabaseLost(CaptureError, ConnectionError):
 
 
 class DatabaseChanged(DatabaseLost):
-    """Someone has changed what a statement relied on. A retry looks at the database again."""
+    """A statement's tables or slot were changed meanwhile. A retry reads the catalog again."""
 
 
 class DatabaseRefused(CaptureError):
-    """The database has answered with an error that a retry does not cure."""
+    """The database has returned an error that a retry does not cure."""
 
 
 def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode.
+    """Open a connection in autocommit mode.
 
     Raises:
         ModuleNotFoundError: psycopg is not installed; the message says what to do.
@@ -81,11 +81,11 @@ def loaded() -> Any:
     return psycopg
 
 
-#: Classes of SQLSTATE, and single ones, of what passes: the server shuts down, starts up, or is
+#: SQLSTATEs, and classes of them, of transient errors: the server shuts down, starts up, or is
 #: briefly out of resources, or another connection still uses the slot or locks a table.
 _PASSING: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
-#: Why a connection is rejected for good. There is no SQLSTATE of it in libpq: only a text of the
-#: server or of libpq itself, which follows a colon.
+#: Messages of permanent connection errors. libpq has no SQLSTATE for these: only a message of the
+#: server or of libpq itself, after a colon.
 _REJECTED: Final = re.compile(
     r"""(?:^|:\s+)(?:
     (?:\S+\ )?authentication\ failed | authentication\ method\ requirement
@@ -111,10 +111,10 @@ _ALL_ATTEMPTS: Final = "All failures were:"
 
 
 def failure_of(error: Exception, connection: psycopg.Connection[Any] | None) -> Exception:
-    """An error of psycopg as one of this module. `connection`: None while connecting.
+    """Convert an error of psycopg to one of this module. `connection`: None while connecting.
 
-    Whatever ends a connection passes, as a new one shows what remains; so does each failure to
-    connect that is not known to be permanent.
+    An error that ends the connection counts as transient, as a new connection shows whether it
+    persists. So does a failure to connect, unless it is known to be permanent.
     """
     text = " ".join(str(error).split())
     is_lost = _connect_passes(error) if connection is None else _passes(error, connection)
@@ -126,7 +126,7 @@ def _connect_passes(error: Exception) -> bool:
         return False
     found = _ATTEMPTS.split(str(error).rpartition(_ALL_ATTEMPTS)[2])
     attempts = [each for each in map(str.strip, found) if each and not each.endswith(":")]
-    # A missing password shows in every language that the server's messages may have.
+    # libpq reports a missing password also if messages are not in English.
     if len(attempts) == 1 and error.pgconn is not None and error.pgconn.needs_password:
         return False
     return not attempts or not all(_REJECTED.search(each) for each in attempts)

@@ -1,4 +1,4 @@
-"""The rows of tables as of the slot's creation: every change before it, none after it."""
+"""Reads tables as of the slot's creation: with every change before it, and none after it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
 
-#: Tables and partitions whose storage is now another than in this snapshot, where a rewritten one
-#: looks empty.
+#: Tables and partitions that were rewritten since this snapshot: to the snapshot they look empty.
 _REWRITTEN: Final = """
 SELECT c.oid::regclass::text FROM pg_class c
 WHERE (c.oid::int8 = ANY(%s)
@@ -31,8 +30,8 @@ def create_slot(
 ) -> tuple[int, str]:
     """Create the slot; returns its LSN, and the name of the snapshot exported at that LSN.
 
-    The server waits for all open transactions first. The snapshot can be imported until this
-    connection runs another command.
+    The server first waits for all open transactions. Other connections can import the snapshot
+    until this connection runs another command.
 
     Raises:
         DatabaseLost, DatabaseRefused: the slot was not created.
@@ -50,18 +49,18 @@ def take_over(
     tables: Sequence[FoundTable],
     should_stop: Callable[[], bool],
 ) -> list[FoundTable]:
-    """Begin a transaction that sees the database as in the snapshot, and lock the tables.
+    """Begin a transaction in the exported snapshot, and lock the tables.
 
     Returns:
         The tables as of the snapshot: their columns may have changed while the slot was created.
 
     Raises:
-        DatabaseChanged: tables were altered since, so that the snapshot does not show their rows.
+        DatabaseChanged: tables were rewritten, so the snapshot does not show their rows.
         Stopped: the capture was asked to stop.
     """
     waiting.result_of(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", should_stop)
     waiting.result_of(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'", should_stop)
-    # A row security policy would hide rows that the stream contains: this makes it an error.
+    # A row security policy would hide rows that the stream contains: with this it is an error.
     catalog.run(connection, "SET LOCAL row_security = off")
     oids = [each.oid for each in tables]
     then = {each.oid: each for each in catalog.tables(connection)}
@@ -82,7 +81,7 @@ def take_over(
 def read_table(
     connection: psycopg.Connection[Any], table: FoundTable, should_stop: Callable[[], bool]
 ) -> Iterator[Row]:
-    """All rows of a table, as text, with only a few in memory at a time."""
+    """Iterate over all rows of a table, as text, with only a few in memory at a time."""
     columns = ", ".join(quoted(name) for name, _ in table.columns)
     named = catalog.only(table)
     query = f"SELECT {columns} FROM {named}"  # noqa: S608  quoted
@@ -95,7 +94,7 @@ def copied(
     query: str,
     should_stop: Callable[[], bool],
 ) -> Iterator[Row]:
-    """The rows of a query of this table, as text. The caller must take all of them.
+    """The result rows of a query on this table, as text. The caller must consume all of them.
 
     Raises:
         DatabaseLost, DatabaseRefused: the rows cannot be read.

@@ -1,4 +1,4 @@
-"""The stream of changes of a slot: frames in, and out the LSN up to which WAL may be removed."""
+"""A slot's replication stream: receives frames, and confirms the LSN up to which WAL may go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _WHOLE: Final = "proto_version '1'"
-#: Large transactions come before their commit, so that the server need not keep them on its disk.
+#: The server sends large transactions before their commit, and need not spill them to its disk.
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
 
@@ -84,7 +84,7 @@ class Stream:
     def confirm(self, lsn: int, wants_answer: bool = False) -> None:
         """Tell the server that everything before this LSN is received and durable.
 
-        `wants_answer`: whether the server shall send a keepalive at once.
+        `wants_answer`: whether the server should send a keepalive at once.
 
         Raises:
             DatabaseLost: the message cannot be sent.

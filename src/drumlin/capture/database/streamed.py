@@ -1,7 +1,7 @@
-"""Transactions that the server sends before their commit, kept on this machine's disk until then.
+"""Keeps transactions that the server sends before their commit on this machine's disk until then.
 
-At its commit each becomes the messages that protocol version 1 would have sent; nothing is left of
-what was aborted. So whoever takes the messages sees whole transactions in the order of commits.
+On commit, a transaction is converted to the messages of protocol version 1, without the changes
+that were aborted. So the caller gets whole transactions in commit order.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class StreamedTransactions:
         """The messages of a whole transaction once it is committed; until then, none.
 
         Raises:
-            Malformed: a message does not belong here.
-            CaptureError: the disk does not take the transaction.
+            Malformed: the message is unexpected at this point.
+            CaptureError: the transaction cannot be written to disk.
         """
         try:
             if self._block is not None and payload[0] != ord("E"):
@@ -96,18 +96,18 @@ class StreamedTransactions:
 
 
 class _Spool:
-    """The messages of one transaction, and where those of each subtransaction begin.
+    """The messages of one transaction, and the position of each subtransaction's first message.
 
-    All that follows the first change of a subtransaction, up to its abort, is aborted with it: it
-    is of itself or of subtransactions within it.
+    An abort of a subtransaction removes every message since its first one: all of these are its own
+    or those of nested subtransactions.
     """
 
     def __init__(self, xid: int) -> None:
         self._xid = xid
         self._file = tempfile.TemporaryFile(prefix="drumlin-capture-")  # noqa: SIM115  see `close`
         self._end = 0
-        # By their numbers, counted from that of the transaction. Most begin to change something in
-        # that order, and not one within another before that other has its number.
+        # The xids of subtransactions, relative to the transaction's xid and sorted. A nested
+        # subtransaction gets its xid after its parent, and most first changes come in xid order.
         self._numbers = array("Q")
         self._starts = array("Q")
 
@@ -129,7 +129,7 @@ class _Spool:
         place, is_known = self._place(subxid)
         if not is_known:
             return
-        # Past the end is one whose changes were cut with those of one within it, just before.
+        # The start is past the end if the abort of a nested subtransaction has just removed more.
         end = min(self._starts[place], self._end)
         self._file.seek(end)
         self._file.truncate()
@@ -152,4 +152,4 @@ class _Spool:
         return place, place < len(self._numbers) and self._numbers[place] == number
 
     def _number(self, xid: int) -> int:
-        return (xid - self._xid) % _XIDS  # numbers of transactions come round
+        return (xid - self._xid) % _XIDS  # xids wrap around

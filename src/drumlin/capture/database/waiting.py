@@ -1,4 +1,4 @@
-"""Statements that may take long, and are cancelled when the capture is asked to stop."""
+"""Runs statements that may take long, and cancels them when the capture is asked to stop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _LISTEN_S: Final = 0.25
-#: SQLSTATEs of what others may have done since the catalog was read. Another capture of this name:
-#: the slot exists already, or the snapshot is gone. Anybody: a table, column or schema is gone.
+#: SQLSTATEs of errors caused by changes since the catalog was read. By another capture of this
+#: name: the slot exists already, or the snapshot is gone. By anyone: a table, column or schema is
+#: gone.
 _OTHERS_DOING: Final = ("42710", "22023", "42704", "42P01", "42703", "3F000")
 
 

@@ -1,7 +1,7 @@
 """The last value of every key of some topics, on this machine's disk while a connection lasts.
 
-It is built from the topics themselves when it is needed, and updated with each record written;
-nothing of it outlives the process. Memory stays bounded, however large the topics are.
+A topic's rows are loaded from the topic when they are needed, and updated with each record written.
+The file does not outlive the process. Memory stays bounded, however large the topics are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TopicRows:
     """Rows by topic and key. Must be closed."""
 
     def __init__(self) -> None:
-        # SQLite removes a file without a name when it is closed or the process ends.
+        # SQLite deletes an unnamed (temporary) database when it is closed or the process ends.
         self._database = sqlite3.connect("", isolation_level=None)
         for statement in (
             "PRAGMA journal_mode = OFF",
@@ -44,7 +44,7 @@ class TopicRows:
             self._database.close()
 
     def load(self, client: Client, topic: str) -> None:
-        """Load a topic's committed rows, and keep its rows from now on."""
+        """Load a topic's committed rows, and keep them up to date from now on."""
         self._database.execute("DELETE FROM rows WHERE topic = ?", (topic,))
         for records in client.read_records(topic, isolation="read_committed"):
             for record in records:
@@ -60,7 +60,7 @@ class TopicRows:
         self._topics.add(topic)
 
     def copy_keys(self, topic: str, name: str) -> None:
-        """Copy the keys of a topic to another name, and replace what is there."""
+        """Copy the keys of a topic to another name, replacing its rows."""
         self._database.execute("DELETE FROM rows WHERE topic = ?", (name,))
         self._database.execute(
             "INSERT INTO rows SELECT ?, key, '' FROM rows WHERE topic = ?", (name, topic)

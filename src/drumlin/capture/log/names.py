@@ -14,7 +14,7 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Names:
-    """The names of what belongs to the capture `name`.
+    """The names of the slot, publication, topic and transactional id of the capture `name`.
 
     Raises:
         CaptureRefused: PostgreSQL does not allow a slot of this name.
@@ -30,12 +30,12 @@ class Names:
         self.slot = f"drumlin_{name}"
         self.publication = f"drumlin_{name}"
         self.transactional_id = f"drumlin.capture.{name}"
-        #: Where the capture keeps its position.
+        #: The capture's position topic.
         self.topic = f"{_OWN_TOPIC}{name}"
 
 
 def own_topic_pattern() -> str:
-    """The pattern of the names of all captures' own topics."""
+    """A pattern that matches the position topics of all captures."""
     return re.escape(_OWN_TOPIC) + _NAME.pattern
 
 
@@ -51,10 +51,10 @@ def check_distinct(topics: Iterable[tuple[str, str]], own: str) -> None:
 
     Args:
         topics: tables and their topics.
-        own: the topic of the capture's position.
+        own: the capture's position topic.
 
     Raises:
-        CaptureRefused: two tables would share a topic, or one would have that of the position.
+        CaptureRefused: two tables would share a topic, or a table would use the position topic.
     """
     table_of = {own.replace(".", "_"): "the capture itself"}
     for table, topic in topics:

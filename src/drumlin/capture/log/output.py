@@ -1,7 +1,7 @@
-"""Records in transactions of the log, each transaction with the position that the topics reach.
+"""Writes records to Kafka in transactions, each together with the position that it reaches.
 
-One producer writes for a capture: a new one fences its predecessor. After an error a producer
-writes nothing more: its open transaction is aborted, and a new producer takes over.
+A capture has one producer: a new producer fences its predecessor. After an error a producer writes
+nothing more: its open transaction is aborted, and a new producer takes over.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
-#: The number of rows that go to the log together; with Arrow, as columns.
+#: The number of rows that are appended together; with Arrow, as columns.
 _ROWS_MAX: Final = 2000
-#: A transaction of at most so many rows is written one by one, which is faster.
+#: The most rows of a transaction whose rows are written one by one, which is then faster.
 _FEW: Final = 64
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
 #: The bytes that a batch of one record takes beside its key and value.
 _OVERHEAD: Final = 128
-#: In characters. Where the limit is lower still, the broker itself rejects the record.
+#: In characters: the size below which rows are not checked, but left to the broker to reject.
 _SURELY_SMALL: Final = 128 << 10
 
 
@@ -57,7 +57,7 @@ class Output:
         self._appender: StreamAppender | None = None
         self._limits: dict[str, int] = {}
         self._has_columns = has_arrow()
-        self._rows: list[Record] = []  # not handed to the writers yet
+        self._rows: list[Record] = []  # not yet passed to the writers
         self._rows_bytes = 0
         #: The records and bytes that wait for the next commit.
         self.record_count = 0
@@ -82,7 +82,7 @@ class Output:
             self._hand_over(self._has_columns)
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
-        """Commit all that was sent together with the position it reaches; durable on return."""
+        """Commit all sent records together with the position they reach; durable on return."""
         from drumlin import lowlevel
 
         topic, name = self._names.topic, self._names.name
@@ -101,12 +101,12 @@ class Output:
         self.record_count = self.size_bytes = self._flushed_bytes = 0
 
     def abort(self) -> None:
-        """Abort the open transaction. Without an answer, the broker aborts it by its timeout."""
+        """Abort the open transaction. If that fails, the broker aborts it after its timeout."""
         with contextlib.suppress(ClientError):
             self._transaction.abort()
 
     def read_definition(self) -> Definition | None:
-        """The last committed definition, whoever has written it."""
+        """The last committed definition, even if another process has written it."""
         return read_definition(self._client, self._names)
 
     def _check_size(self, record: Record) -> None:
@@ -123,7 +123,7 @@ class Output:
             )
 
     def _hand_over(self, as_columns: bool) -> None:
-        """Write the rows, all of one transaction either as columns or one by one, to keep order."""
+        """Write the rows as columns or one by one: to keep order, never both in a transaction."""
         rows, self._rows, self._rows_bytes = self._rows, [], 0
         if not as_columns:
             for topic, key, value, time_ms in rows:
@@ -135,7 +135,7 @@ class Output:
                 self._append(rows)
 
     def _flush(self) -> None:
-        """Empty the writers' buffers, which would be large together if there are many topics."""
+        """Flush the writers' buffers, as with many topics they would be large in total."""
         self._flushed_bytes = self.size_bytes
         for writer in self._writers.values():
             with self._explaining():
@@ -189,7 +189,7 @@ class Output:
             raise self._explained(writer, error) from error
 
     def _explained(self, writer: Writer, error: ClientError) -> ClientError:
-        """The error of an earlier record, which is why the writer accepts nothing more."""
+        """The error of the earlier record that made the writer reject all further ones."""
         from drumlin import lowlevel
 
         try:
@@ -200,27 +200,27 @@ class Output:
 
 
 def create_own_topic(client: Client, names: Names) -> None:
-    """Create the topic of the capture's position, if there is none."""
+    """Create the capture's position topic, if it does not exist."""
     client.create_topic(
         names.topic, PARTITIONS, configs={"cleanup.policy": "compact"}, if_not_exists=True
     )
 
 
 def has_own_topic(client: Client, names: Names) -> bool:
-    """Whether the topic of the capture's position exists."""
+    """Whether the capture's position topic exists."""
     from drumlin import lowlevel
 
     return names.topic in lowlevel.look_up_topics(client, [names.topic]).found
 
 
 def read_position(client: Client, names: Names) -> Position | None:
-    """The last committed position; None: there was no capture of this name."""
+    """The last committed position; None: there is no capture of this name."""
     found = _last_value(client, names, POSITION_PARTITION)
     return None if found is None else decode_position(found)
 
 
 def read_definition(client: Client, names: Names) -> Definition | None:
-    """The last committed definition; None: there was no capture of this name."""
+    """The last committed definition; None: there is no capture of this name."""
     found = _last_value(client, names, DEFINITION_PARTITION)
     return None if found is None else decode_definition(found)
 
@@ -228,7 +228,8 @@ def read_definition(client: Client, names: Names) -> Definition | None:
 def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
     """
     Raises:
-        CaptureRefused: another capture writes to one of them, whose rows this would take for gone.
+        CaptureRefused: another capture writes to one of the topics. This capture would delete its
+            rows, as they are not in the table.
     """
     wanted = set(topics)
     for other in client.list_topics(own_topic_pattern()):
@@ -246,7 +247,7 @@ def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
 
 
 def _last_value(client: Client, names: Names, partition: int) -> bytes | None:
-    """The value of the last committed record, found from the end of the log."""
+    """The value of the partition's last committed record, searched for backwards from the end."""
     place = TopicPartition(names.topic, partition)
     first = client.list_offsets({place: "earliest"})[place].offset
     end = client.list_offsets({place: "latest"}, isolation="read_committed")[place].offset

@@ -1,7 +1,7 @@
 """The position and the definition of a capture, as values of two records. Pure.
 
-The position changes with every transaction and is written in it; the definition changes when a
-capture starts over. Each has a partition of its own, so that the last one of each is at its end.
+Every transaction contains the new position; the definition is written only when it changes. Each
+has its own partition, so the latest one is the last record of the partition.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _STREAM: Final = "stream"
 
 @dataclass(frozen=True)
 class Position:
-    """How far the topics are.
+    """The position that the topics have reached.
 
-    `lsn`: they hold all transactions committed before it, and none after it; None: the snapshot is
-    not complete.
+    `lsn`: the topics hold all transactions committed before this LSN, and none after it; None: the
+    snapshot is not complete.
     """
 
-    run: str  # the run that has written it
+    run: str  # the run that has written this position
     lsn: int | None
 
     def encode(self) -> str:
@@ -42,7 +42,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Definition:
-    """What is captured, and from where."""
+    """The captured tables, and their database."""
 
     system_id: str  # of the PostgreSQL cluster
     database: str
@@ -51,11 +51,11 @@ class Definition:
 
     @property
     def unread(self) -> list[Table]:
-        """Tables of which the topics do not have all rows yet."""
+        """Tables that are not completely read yet."""
         return [each for each in self.tables if not each.is_read]
 
     def with_tables(self, changed: Iterable[Table]) -> Definition:
-        """The definition with these tables added; they replace those of the same oid."""
+        """The definition with these tables added; a table replaces the one with the same oid."""
         tables = {each.oid: each for each in self.tables}
         tables.update({each.oid: each for each in changed})
         return replace(self, tables=list(tables.values()))
@@ -82,10 +82,10 @@ class Definition:
 
 
 def decode_position(value: bytes) -> Position:
-    """The position that a record's value holds.
+    """Decode a position from a record's value.
 
     Raises:
-        CaptureError: another version, or another program, has written it.
+        CaptureError: another version, or another program, has written the record.
     """
     found = _parsed(value)
     try:
@@ -96,10 +96,10 @@ def decode_position(value: bytes) -> Position:
 
 
 def decode_definition(value: bytes) -> Definition:
-    """The definition that a record's value holds.
+    """Decode a definition from a record's value.
 
     Raises:
-        CaptureError: another version, or another program, has written it.
+        CaptureError: another version, or another program, has written the record.
     """
     found = _parsed(value)
     try:

@@ -21,7 +21,7 @@ _STATUS: Final = struct.Struct(">cqqqqB")
 
 
 class Malformed(CaptureError):
-    """Bytes that are no message of logical replication, or of an unexpected kind."""
+    """The bytes are no message of logical replication, or a message of an unexpected kind."""
 
 
 class Data(NamedTuple):
@@ -38,10 +38,10 @@ class Keepalive(NamedTuple):
 
 
 def parse_frame(frame: memoryview) -> Data | Keepalive:
-    """The frame that one CopyData from the server holds.
+    """Parse the frame in one CopyData message from the server.
 
     Raises:
-        Malformed: it is neither data nor a keepalive.
+        Malformed: the frame is neither data nor a keepalive.
     """
     if len(frame) >= _DATA.size and frame[0] == _KIND_DATA:
         return Data(frame[_DATA.size :])
@@ -54,9 +54,9 @@ def parse_frame(frame: memoryview) -> Data | Keepalive:
 def status_update(
     received_lsn: int, flushed_lsn: int, now_us: int, wants_answer: bool = False
 ) -> bytes:
-    """A status update: the LSN received, and the LSN up to which WAL may be removed.
+    """Encode a status update: the LSN received, and the LSN up to which WAL may be removed.
 
-    `wants_answer`: whether the server shall send a keepalive at once.
+    `wants_answer`: whether the server should send a keepalive at once.
     """
     received_lsn = max(received_lsn, flushed_lsn)
     time = now_us - EPOCH_US

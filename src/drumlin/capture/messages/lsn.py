@@ -11,7 +11,7 @@ def lsn_text(lsn: int) -> str:
 
 
 def parse_lsn(text: str) -> int:
-    """The LSN that a text stands for.
+    """Parse an LSN.
 
     Raises:
         ValueError: the text is no LSN.
@@ -22,15 +22,15 @@ def parse_lsn(text: str) -> int:
     return int(high, 16) << 32 | int(low, 16)
 
 
-#: The sizes of the header of a page of WAL: of a segment's first page, and of all others.
+#: The sizes of WAL page headers: on the first page of a segment, and on all others.
 _LONG_BYTES: Final = 40
 _SHORT_BYTES: Final = 24
 
 
 def end_of_records(insert_lsn: int, block_bytes: int, segment_bytes: int) -> int:
-    """Where the last record ends, as the stream tells it, by where the next one would begin.
+    """The end of the last WAL record, as the stream reports it, from the server's insert LSN.
 
-    At the end of a page they differ by the header of the next.
+    At a page boundary the insert LSN is after the header of the next page.
     """
     is_first = insert_lsn % segment_bytes < block_bytes
     header_bytes = _LONG_BYTES if is_first else _SHORT_BYTES

@@ -1,6 +1,6 @@
 """The messages of PostgreSQL's output plugin `pgoutput`, protocol version 1.
 
-`decode` parses one payload, and has no memory of earlier ones. Values of columns are text as the
+`decode` parses one payload, and keeps no state between payloads. Column values are text as the
 server has sent it; `drumlin.capture.values` converts them.
 """
 
@@ -24,7 +24,7 @@ _KEY_FLAG: Final = 1
 
 
 class Unchanged(Enum):
-    """Stands for a large value that an update did not change, and the server does not send."""
+    """Stands for a large value that the server did not send, as the update did not change it."""
 
     TOAST = "unchanged"
 
@@ -59,7 +59,7 @@ class Origin(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a relation, as of the time of the changes."""
+    """A column of a relation at the time of the changes."""
 
     name: str
     type_oid: int
@@ -95,8 +95,8 @@ class Insert(NamedTuple):
 class Update(NamedTuple):
     """A changed row.
 
-    `old` is set if the key has changed: it has the key alone, with nulls for the rest; or if the
-    table's replica identity is full: it has the whole row.
+    `old` is the old key, with nulls in all other columns, if the key has changed; or the whole old
+    row, if the table's replica identity is full; or else None.
     """
 
     oid: int
@@ -105,7 +105,7 @@ class Update(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """A deleted row: its key, or all of it if the replica identity is full."""
+    """A deleted row: only its key, or the whole row if the replica identity is full."""
 
     oid: int
     old: Row
@@ -121,10 +121,10 @@ Message: TypeAlias = Begin | Commit | Origin | Relation | Type | Insert | Update
 
 
 def decode(payload: memoryview | bytes) -> Message:
-    """The message in these bytes.
+    """Decode a message.
 
     Raises:
-        Malformed: they are no message of protocol version 1, or too short or too long.
+        Malformed: the bytes are no message of protocol version 1, or too few or too many.
     """
     reader = _Reader(memoryview(payload))
     kind = reader.kind()
@@ -143,7 +143,7 @@ def decode(payload: memoryview | bytes) -> Message:
 
 
 class _Reader:
-    """Reads fields one after the other."""
+    """Reads the fields of a message in order."""
 
     __slots__ = ("data", "position")
 

@@ -1,7 +1,7 @@
 """The messages that version 2 of `pgoutput` adds, for transactions sent before their commit. Pure.
 
-Their changes come in blocks. In a block each message but the origin names the transaction or
-subtransaction that has made the change; blocks of several transactions may alternate.
+The server sends the changes of such a transaction in blocks; blocks of several transactions may
+alternate. In a block, each message except for Origin has the xid of its (sub)transaction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _XID: Final = struct.Struct(">I")
 
 
 class BlockStart(NamedTuple):
-    """The following messages, up to the end of the block, are of this transaction."""
+    """The start of a block: the messages up to its end belong to this transaction."""
 
     xid: int
 
@@ -40,7 +40,7 @@ class StreamAbort(NamedTuple):
     """A transaction, or one of its subtransactions, was aborted."""
 
     xid: int
-    subxid: int  # the same for the whole transaction
+    subxid: int  # equals the transaction's xid if the whole transaction was aborted
 
 
 Streamed: TypeAlias = BlockStart | BlockEnd | StreamCommit | StreamAbort
@@ -49,10 +49,10 @@ KINDS: Final = frozenset(b"SEcA")
 
 
 def decode_streamed(payload: memoryview) -> Streamed:
-    """The message in these bytes, which is of one of `KINDS`.
+    """Decode a message of one of `KINDS`.
 
     Raises:
-        Malformed: they are too short or too long.
+        Malformed: the message is too short or too long.
     """
     kind = bytes(payload[:1])
     try:
@@ -71,10 +71,10 @@ def decode_streamed(payload: memoryview) -> Streamed:
 
 
 def without_xid(payload: memoryview) -> tuple[int, bytes]:
-    """A message of a block: the (sub)transaction that it is of, and as protocol version 1 has it.
+    """Split a message of a block into its (sub)transaction's xid and the version 1 message.
 
     Raises:
-        Malformed: it is too short.
+        Malformed: the message is too short.
     """
     try:
         (xid,) = _XID.unpack_from(payload, 1)

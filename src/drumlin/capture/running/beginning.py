@@ -1,4 +1,4 @@
-"""Decides from the state of log and database where a capture begins. Pure."""
+"""Decides where a capture begins, from the state of log and database. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FromSnapshot(NamedTuple):
 
 
 class FromStream(NamedTuple):
-    """The stream continues: the topics hold all before this LSN, and nothing after it."""
+    """The stream continues at this LSN: the topics hold all changes before, and none after it."""
 
     lsn: int
 
@@ -34,10 +34,10 @@ def beginning(
     server: Server,
     slot_name: str,
 ) -> FromSnapshot | FromStream:
-    """Where this capture begins.
+    """The starting point of this capture.
 
     Raises:
-        CaptureRefused: from any point, changes would be lost or written twice.
+        CaptureRefused: wherever it began, changes would be lost or written twice.
     """
     if definition is not None:
         _check_same_database(definition, server)

@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
-#: How long the server may take to notice that a capture has ended.
+#: The time allowed for the server to notice that a capture has ended.
 _ENDS_S: Final = 5.0
 
 
 class CaptureStatus(NamedTuple):
     """The progress of a capture, from log and database.
 
-    `lag_bytes`: WAL that the slot has not confirmed, None without a slot. `missing_bytes`: how far
-    the slot is ahead of the topics because someone else advanced it; normally 0.
+    `lag_bytes`: the WAL after the slot's confirmed LSN; None without a slot. `missing_bytes`: how
+    far the slot is ahead of the topics, because someone else has advanced it; normally 0.
     """
 
     name: str
     phase: str  # absent, snapshot, stream, paused
-    lsn: str | None  # of the topics
-    confirmed_lsn: str | None  # of the slot
+    lsn: str | None  # that the topics have reached
+    confirmed_lsn: str | None  # that the slot has confirmed
     server_lsn: str
     lag_bytes: int | None
     missing_bytes: int
     is_running: bool
     is_slot_lost: bool
     tables: dict[str, str]  # topic by table
-    reading: list[str]  # tables of which the topics do not have all rows yet
+    reading: list[str]  # tables that are not completely read yet
     kept_bytes: int | None  # WAL that the server keeps for the slot
 
 
@@ -68,7 +68,7 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
     """The progress of a capture.
 
     Raises:
-        DatabaseLost, CaptureError, ClientError: database or log cannot be asked.
+        DatabaseLost, CaptureError, ClientError: database or cluster cannot be queried.
     """
     names = Names(name)
     with contextlib.closing(connections.connect(url)) as connection:
@@ -124,7 +124,7 @@ def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
 
 
 def pause(client: Client, name: str, is_paused: bool) -> None:
-    """Have a capture wait, whether it is running or not, or go on.
+    """Pause or resume a capture, whether it is running or not.
 
     Raises:
         CaptureRefused: there is no such capture, or its first snapshot is not complete.
@@ -136,13 +136,13 @@ def pause(client: Client, name: str, is_paused: bool) -> None:
 def _redefine(client: Client, name: str, change: Callable[[Definition], Definition]) -> Definition:
     """Change the definition of a capture.
 
-    This fences the running capture, which then finds the request in the log and continues.
+    This fences a running capture, which then finds the new definition in the log and continues.
     """
     names = Names(name)
     if not outputs.has_own_topic(client, names):
         raise CaptureRefused(f"there is no capture {name}")
     for _ in range(_TRIES - 1):
-        with contextlib.suppress(ProducerFenced):  # the capture has started at this moment
+        with contextlib.suppress(ProducerFenced):  # the capture has just started
             return _commit_changed(client, names, change)
         time.sleep(_PAUSE_S)
     return _commit_changed(client, names, change)
@@ -165,7 +165,7 @@ def _commit_changed(
 
 
 def remove(url: str, client: Client, name: str) -> list[str]:
-    """Drop slot and publication, and the topic of the position; topics of rows stay.
+    """Drop slot and publication, and delete the position topic; the tables' topics stay.
 
     Returns:
         A sentence for each thing that was removed.

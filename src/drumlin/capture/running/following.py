@@ -1,7 +1,7 @@
 """Follows the stream of one connection, and meanwhile reads the tables that are not read yet.
 
-Nothing is confirmed to the database that the log has not committed, and nothing is committed in the
-middle of a transaction of the database.
+An LSN is confirmed to the database only after the log has committed the changes before it. Commits
+never split a database transaction.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 _WAIT_S: Final = 0.25
 _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
-#: How often catalog and log are checked for what the stream does not show.
+#: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
 
 
 class BeginAgain(Exception):
-    """There is something that is taken up at the beginning: new tables, `reread`, a pause."""
+    """The session must restart because of new tables, `reread` or a pause."""
 
 
 class Following:
-    """Takes frames, writes records, commits and confirms."""
+    """Receives frames, writes records, commits and confirms."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Following:
         """Follow the stream until the capture is asked to stop.
 
         Raises:
-            RowsNeeded, BeginAgain, DatabaseLost, ClientError: another stream may continue.
+            RowsNeeded, BeginAgain, DatabaseLost, ClientError: a new stream may continue.
             CaptureError: something must be fixed before the capture may continue.
             TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop in the middle of a transaction.
@@ -111,7 +111,7 @@ class Following:
         if not self._streamed.takes(payload):
             self._take(decode(payload))
             return
-        for message in self._streamed.take(payload):  # of a whole transaction at once
+        for message in self._streamed.take(payload):  # the messages of a whole transaction
             if self._options.should_stop():
                 raise Stopped
             self._take(message)
@@ -125,7 +125,7 @@ class Following:
         for record in self._changes.take(message):
             self._send(record)
         if isinstance(message, Commit):
-            # Before PostgreSQL 15 the stream has empty transactions, of changes to other tables.
+            # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
             if self._output.record_count:
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
@@ -155,7 +155,7 @@ class Following:
         self._show_alive()  # one message may have many records
 
     def _show_alive(self) -> None:
-        """After `wal_sender_timeout` without a message the server closes the connection."""
+        """Send a status update in time, before `wal_sender_timeout` closes the connection."""
         if time.monotonic() >= self._silent_until_s:
             self._silent_until_s = time.monotonic() + _SILENT_S
             self._stream.confirm(self._pace.committed_lsn)
@@ -168,9 +168,10 @@ class Following:
         self._look()
 
     def _look(self) -> None:
-        """Check for what the stream does not show: other tables, commands, the limit of WAL.
+        """Check for what the stream does not show: other tables, commands, the WAL limit.
 
-        While the database is quiet, nothing is committed that would be fenced.
+        Commands are looked up in the log, as an idle capture commits nothing and so would not
+        notice that it is fenced.
         """
         now_s = time.monotonic()
         if now_s < self._look_at_s:

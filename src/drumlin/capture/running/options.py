@@ -10,7 +10,7 @@ from drumlin.capture.changes import OnTruncate
 
 
 class OnMaxWal(StrEnum):
-    """The reaction to more WAL for the capture's slot than the limit allows."""
+    """The reaction if the WAL kept for the capture's slot exceeds the limit."""
 
     STOP = "stop"
     DROP = "drop"
@@ -18,7 +18,7 @@ class OnMaxWal(StrEnum):
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """What is captured, and how.
+    """The options of one capture, as in `drumlin.capture.postgres`.
 
     `repr` omits the URL, which may hold a password.
     """

@@ -1,7 +1,7 @@
 """Decides when to commit, and which LSN may be confirmed to the server. Pure.
 
-A commit takes as long as some hundred changes: under load several source transactions share one.
-Only what is committed is confirmed: so the slot is never ahead of the topics.
+A commit costs as much time as some hundred changes, so under load several source transactions share
+one. An LSN is confirmed only after its commit, so the slot is never ahead of the topics.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ class Pace:
     """The progress of one connection."""
 
     def __init__(self, lsn: int, now_s: float, heartbeat_s: float) -> None:
-        #: Committed in the log.
+        #: All transactions before this LSN are committed in the log.
         self.committed_lsn = lsn
-        #: Whole transactions before it were taken from the stream, or there were none.
+        #: All transactions before this LSN were taken from the stream.
         self.taken_lsn = lsn
         self._heartbeat_s = heartbeat_s
         self._last_s = now_s
         self._waiting_since_s: float | None = None
 
     def took(self, lsn: int, now_s: float) -> None:
-        """Note that a source transaction ended at this LSN."""
+        """Record that a source transaction ended at this LSN."""
         self.taken_lsn = max(self.taken_lsn, lsn)
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
 
     def heard(self, lsn: int) -> None:
-        """Note that the server has sent all before this LSN; no transaction is open here."""
+        """Record that the server has sent everything before this LSN, with no transaction open."""
         self.taken_lsn = max(self.taken_lsn, lsn)
 
     def is_due(self, size_bytes: int, has_more: bool, now_s: float) -> bool:
@@ -43,7 +43,7 @@ class Pace:
         return self.taken_lsn > self.committed_lsn and now_s - self._last_s >= self._heartbeat_s
 
     def committed(self, now_s: float) -> None:
-        """Note that all that was taken is committed."""
+        """Record that everything before `taken_lsn` is committed."""
         self.committed_lsn = self.taken_lsn
         self._waiting_since_s = None
         self._last_s = now_s

@@ -1,4 +1,4 @@
-"""Checks the database's tables and creates the publication, before anything is written."""
+"""Checks the database's tables and creates the publication, before any record is written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Found(NamedTuple):
     tables: Sequence[FoundTable]  # to be captured
     has_publication: bool
     added: Sequence[FoundTable] = ()  # tables that match too, but were created later
-    unpublished: Sequence[FoundTable] = ()  # those of the added or unread that must be published
-    left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later one is not captured
+    unpublished: Sequence[FoundTable] = ()  # added or unread tables to add to the publication
+    left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later table is not captured
 
     def definition(self, prefix: str, own_topic: str) -> Definition:
         """The definition of a capture of these tables.
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 def as_table(found: FoundTable, prefix: str) -> Table:
     """
     Raises:
-        CaptureRefused: it cannot give a topic its name.
+        CaptureRefused: the table's name makes no valid topic name.
     """
     topic = topic_of(prefix, found.schema, found.name)
     return Table(found.oid, found.schema, found.name, topic, found.key, found.key_kinds)
@@ -53,7 +53,7 @@ def as_table(found: FoundTable, prefix: str) -> Table:
 def check_topics(tables: Iterable[Table], own_topic: str) -> None:
     """
     Raises:
-        CaptureRefused: two of them have the same.
+        CaptureRefused: two tables have the same topic, or a table has the position topic.
     """
     named = [(f"{quoted(each.schema)}.{quoted(each.name)}", each.topic) for each in tables]
     check_distinct(named, own_topic)
@@ -66,9 +66,9 @@ def look(
     known: Definition | None,
     was_interrupted: bool = False,
 ) -> Found:
-    """Check everything. `known`: the tables that are captured already; None: those that match.
+    """Check everything. `known`: the captured tables; None: capture the tables that match.
 
-    `was_interrupted`: a first snapshot has begun, so that the publication is the capture's own.
+    `was_interrupted`: a first snapshot has begun, so the publication was created by this capture.
 
     Raises:
         CaptureRefused: the message lists all problems, each with the statement that fixes it.
@@ -126,7 +126,7 @@ def look(
 def _why_not(
     table: FoundTable, publication: Publication | None, names: Names, server: Server
 ) -> str | None:
-    """Why a table cannot be added to a capture that has begun; None: it can."""
+    """The reason why a table cannot be added to an existing capture; None: it can."""
     problems = checks.table_problems([table], server)
     is_published = publication is not None and table.oid in publication.oids
     if publication is not None and not is_published:
@@ -147,7 +147,7 @@ def publish_added(
     names: Names,
     should_stop: Callable[[], bool],
 ) -> None:
-    """Add those unread tables to the publication that are not in it."""
+    """Add to the publication the unread tables that are not in it."""
     oids = {each.oid for each in definition.tables}
     tables = [each for each in found.unpublished if each.oid in oids]
     if tables:
@@ -161,9 +161,9 @@ def made_anew(
     every: Iterable[FoundTable],
     left_out: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Problem]:
-    """Problems of captured tables that were dropped and created again, which the stream hides.
+    """Problems of captured tables that were dropped and recreated, which the stream does not show.
 
-    `left_out`: by oid, why the new table cannot be captured.
+    `left_out`: by oid, the reason why the new table cannot be captured.
     """
     oids = {(each.schema, each.name): each.oid for each in every}
     present, known_oids = set(oids.values()), {each.oid for each in known.tables}
@@ -194,7 +194,7 @@ def publish(
     names: Names,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Create the publication, if there is none. It waits for open ALTERs of the tables."""
+    """Create the publication, if there is none. Waits for transactions that alter the tables."""
     if not found.has_publication:
         statement = checks.publication_statement(names.publication, found.tables, found.server)
         waiting.result_of(connection, statement, should_stop)

@@ -1,8 +1,9 @@
 """Reads tables in chunks while the stream continues: added tables, and those to be reread.
 
-A chunk waits until the stream has passed everything that it shows. Rows that the stream changes
-meanwhile are removed from it, so that no older row is written after a newer one. A chunk whose
-snapshot does not show every transaction already taken from the stream is discarded and read again.
+A chunk is held until the stream has passed every transaction that the chunk shows. Rows that the
+stream changes meanwhile are removed from the chunk, so that no older row is written after a newer
+one. If a chunk's snapshot does not show every transaction already taken from the stream, the chunk
+is discarded and read again.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 
 _RETRY_S: Final = 0.1
 _FIRST_ROWS: Final = 1000
-#: Of transactions that the next chunk must show: above, those that all snapshots show are removed.
+#: The number of transactions in `_taken` above which those that all new snapshots show are removed.
 _TAKEN_MAX: Final = 10_000
-#: The name, which no topic can have, of the topic's keys that were in no chunk and no change yet.
+#: Name for the keys of the topic that were in no chunk or change yet. No topic can have this name.
 _UNSEEN: Final = "/unseen"
 
 
 class Reading:
-    """The tables that are not read yet, one after the other.
+    """Reads the tables that are not read yet, one after the other.
 
-    `rows` holds the rows of these tables' topics, and is updated by the writer of the topics.
-    `needed`: topics whose rows are kept for other reasons, too.
+    `rows` holds the rows of these tables' topics; the topics' writer updates it. `needed`: topics
+    whose rows must be kept after their table was read.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Reading:
         self._should_stop = should_stop
         self._left = list(tables)
         self._topics = {each.topic for each in self._left}
-        #: Transactions open at the start: the stream may lack some of their changes.
+        #: The transactions open at the start: some of their changes may be missing in the stream.
         self._open_before = chunks.seen_now(connection).open if self._left else frozenset()
         self._taken: set[int] = set()
         self._xid = 0  # of the stream's current transaction
@@ -73,31 +74,31 @@ class Reading:
         return topic in self._topics
 
     def began(self, xid: int) -> None:
-        """A transaction of the stream has begun."""
+        """Record that a transaction has begun in the stream."""
         self._xid = xid
         if self._left:
             self._taken.add(xid)
 
     def changed(self, table: Table, key: str) -> None:
-        """The stream has changed this row, at or after the state in which it was read."""
+        """Record that the stream has changed this row: the held chunk's row is obsolete."""
         if not self._left or table.topic != self._left[0].topic:
             return
         if table.oid == self._left[0].oid:
             self._held.pop(key, None)
             self._rows.put(_UNSEEN, key, None)
-        else:  # a change of a dropped table, which had the same topic
+        else:  # a change of a dropped table with the same topic
             self._has_missed = True
 
     def held(self, topic: str, key: str) -> str | None:
-        """The row, if it is in the chunk that waits."""
+        """The row of the key in the held chunk; None: the chunk does not have the key."""
         is_read_now = self._left and topic == self._left[0].topic
         return self._held.get(key) if is_read_now else None
 
     def is_sure(self, topic: str, key: str) -> bool:
-        """Whether the known row of a key is the one that the current change applies to.
+        """Whether the known row of a key is the one that the current change was applied to.
 
-        It must come from a chunk or a change. The chunk that waits has a later row if it already
-        shows this change.
+        The row must come from a chunk or a change. It is too new if the held chunk already shows
+        the current change.
         """
         if not self._left or topic != self._left[0].topic:
             return False
@@ -106,17 +107,17 @@ class Reading:
         return self._rows.get(_UNSEEN, key) is None
 
     def unsure(self, table: Table, key: str) -> None:
-        """A row was written with values of one that may be outdated."""
+        """Record that a row was written with values of an old row that may be outdated."""
         if self._left and table.topic == self._left[0].topic:
             self._rows.put(_UNSEEN, key, "")
 
     def missed(self, table: Table) -> None:
-        """A change could not be written: the whole table must be read again."""
+        """Record that a change could not be written: the whole table must be read again."""
         if self._left and table.topic == self._left[0].topic:
             self._has_missed = True
 
     def emptied(self, table: Table) -> None:
-        """The table was truncated: the rows that were read are gone."""
+        """Record that the table was truncated: the rows in the held chunk are obsolete."""
         if self._left and table.oid == self._left[0].oid:
             self._held.clear()
         self.missed(table)
@@ -125,16 +126,16 @@ class Reading:
 
     @property
     def is_on(self) -> bool:
-        """Whether tables are left to read."""
+        """Whether any tables are left to read."""
         return bool(self._left)
 
     @property
     def high_lsn(self) -> int | None:
-        """The LSN that the stream must reach before the chunk is written; None: there is none."""
+        """The LSN that the stream must reach before the chunk is written; None: no chunk."""
         return None if self._chunk is None else self._chunk.high_lsn
 
     def read(self) -> None:
-        """Read the next chunk, if that is possible now. Call it between transactions only.
+        """Read the next chunk, if possible now. Call it only between transactions.
 
         Raises:
             DatabaseLost, CaptureError: the table cannot be read.
@@ -173,7 +174,7 @@ class Reading:
         table = self._left[0]
         every = {each.oid: each for each in catalog.tables(self._connection)}
         found = every.get(table.oid)
-        if found is None:  # dropped: the topic keeps what it has
+        if found is None:  # dropped: the topic keeps its rows
             self._is_at_end = True
             return False
         if (found.key, found.key_kinds) != (table.key, table.key_kinds):
@@ -211,7 +212,7 @@ class Reading:
         self._chunk = chunk._replace(rows=[])
 
     def take(self) -> Iterator[Record]:
-        """The records of the chunk, once the stream has passed it."""
+        """The records of the held chunk, once the stream has passed it."""
         chunk = self._chunk
         assert chunk is not None
         topic = self._left[0].topic

@@ -1,7 +1,7 @@
-"""One connection of a capture, from the fence to the error or the stop that ends it.
+"""One connection of a capture: from fencing its predecessor to the error or stop that ends it.
 
 `beginning`, `changes` and `pace` decide; this file only puts the calls to log and database in
-order. Nothing is confirmed to the database that the log has not committed.
+order. An LSN is confirmed to the database only after the log has committed the changes before it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WAIT_S: Final = 0.1
 
 
 class Session:
-    """What outlives a connection of the process: its run's name, the topics whose rows it needs."""
+    """State kept between connections: the name of the run, the topics whose rows it needs."""
 
     def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
         self.options, self._client, self.run = options, client, run
@@ -49,9 +49,9 @@ class Session:
         self._needed: set[str] = set()
         self._left_out: set[int] = set()  # tables reported as not captured
         self._has_begun = self._is_paused_told = False
-        #: Whether the database was reached: then the address is right.
+        #: Whether the database was ever reached, so that its address must be right.
         self.has_connected = False
-        #: Commits since the capture began, which show whether it makes progress.
+        #: The number of commits since the process began: it shows progress.
         self.commits = 0
 
     def go(self) -> None:
@@ -59,7 +59,7 @@ class Session:
 
         Raises:
             RowsNeeded, DatabaseLost, ClientError: another call may continue.
-            CaptureError: something must be fixed before it may continue.
+            CaptureError: something must be fixed before the capture may continue.
         """
         try:
             self._go()
@@ -100,7 +100,7 @@ class Session:
             self._check_not_replaced()
             return self._known()
         except (BrokerUnreachable, RequestTimedOut):
-            # As long as the log is away, the WAL that is kept grows.
+            # While the cluster is unreachable, the kept WAL grows.
             wal_limit.check(connection, self.options)
             raise
 
@@ -131,7 +131,7 @@ class Session:
         return position, outputs.read_definition(self._client, self._names)
 
     def _check_not_replaced(self) -> None:
-        """Make sure that this process does not fence the one that replaced it."""
+        """Make sure that this process does not fence a process that has replaced it."""
         if self._has_begun:
             if not outputs.has_own_topic(self._client, self._names):
                 raise CaptureReplaced("this capture was removed meanwhile")
@@ -141,7 +141,7 @@ class Session:
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
         names, should_stop = self._names, self.options.should_stop
-        # The predecessor is fenced: from here on what is read cannot change.
+        # The predecessor is fenced, so position and definition cannot change any more.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
@@ -178,13 +178,13 @@ class Session:
         self._follow(connection, output, definition, lsn)
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
-        """The tables to add to a capture that has begun; none if one of them cannot be added."""
+        """The tables to add to an existing capture; none if any of them cannot be added."""
         try:
             more = [
                 plan.as_table(each, self.options.prefix)._replace(is_read=False)
                 for each in found.added
             ]
-            # A dropped table leaves its topic to the new one of the same name.
+            # A new table takes over the topic of a dropped table with the same name.
             present = {each.oid for each in found.tables}
             others = [each for each in definition.tables if each.oid in present]
             plan.check_topics([*others, *more], self._names.topic)

@@ -1,7 +1,7 @@
 """The first phase of a capture: copies the tables, as of the slot's creation, into the topics.
 
-A topic that holds rows already, of an interrupted snapshot or of a removed capture, gets only the
-difference: changed rows, and tombstones for rows that no longer exist.
+If a topic already holds rows, from an interrupted snapshot or a removed capture, only the
+differences are written: changed rows, and tombstones for rows that no longer exist.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class SnapshotRun:
         now_s = time.monotonic()
         if self._options.max_wal_bytes is not None and now_s >= self._check_at_s:
             self._check_at_s = now_s + LOOK_S
-            # By another connection: that of the snapshot is sending rows.
+            # On another connection, as the snapshot's connection is busy sending rows.
             with contextlib.closing(connections.connect(self._options.url)) as connection:
                 wal_limit.check(connection, self._options)
 
 
 def create_topics(client: Client, definition: Definition, partitions: int) -> None:
-    """Create those topics of the tables that do not exist.
+    """Create the topics of the tables, unless they exist.
 
     Raises:
         CaptureError: a topic exists that deletes old records.

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 15.0
-#: An additional pause of a capture that was fenced.
+#: An additional pause after the capture was fenced.
 _FENCED_S: Final = 1.0
-#: The number of failures in a row, without a commit between, after which there is no retry.
+#: The number of consecutive failures, without a commit in between, after which retries end.
 _TRIES: Final = 5
 
 #: Errors that last as long as the other side is unreachable.
@@ -65,15 +65,15 @@ def run(options: CaptureOptions, client: Client) -> None:
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
             if isinstance(error, ProducerFenced):
-                # Either another capture has started, which will have written its name by then, or
-                # the broker has aborted a transaction that was open for too long.
+                # Either another capture has started, which writes its position during this pause,
+                # or the broker has aborted a transaction that was open for too long.
                 pause_s += _FENCED_S
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
 
 
 def _may_return(session: Session, error: Exception) -> bool:
-    """Whether a server is lost that was reached before; a wrong address never answers."""
+    """Whether the lost server was reached before, so that its address is not simply wrong."""
     if isinstance(error, DatabaseLost) and not isinstance(error, DatabaseChanged):
         return session.has_connected
     return session.commits > 0 and isinstance(error, _UNREACHABLE)

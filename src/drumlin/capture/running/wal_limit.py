@@ -1,7 +1,8 @@
 """The limit of the WAL that the server keeps for a capture's slot.
 
-A capture that cannot write, is paused or is slow lets the server's disk fill up. At the limit it
-ends and says so; by choice it drops its slot before, so that the server can remove the WAL.
+While a capture cannot write, is paused or is slow, the server's disk fills up. At the limit the
+capture ends with an error; optionally it first drops its slot, so that the server can remove the
+WAL.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def check(connection: psycopg.Connection[Any], options: CaptureOptions) -> None:
     """
     Raises:
         TooMuchWal: the limit is exceeded.
-        DatabaseLost, DatabaseRefused: the database cannot be asked.
+        DatabaseLost, DatabaseRefused: the database cannot be queried.
     """
     if options.max_wal_bytes is not None:
         kept_bytes = catalog.kept_wal_bytes(connection, Names(options.name).slot)
@@ -44,7 +45,7 @@ def check(connection: psycopg.Connection[Any], options: CaptureOptions) -> None:
 
 
 def refusal(options: CaptureOptions, kept_bytes: int) -> CaptureRefused:
-    """Drop the slot, if that is the choice; returns the error that ends the capture.
+    """Drop the slot, if the options say so; returns the error that ends the capture.
 
     Raises:
         DatabaseLost, DatabaseRefused: the slot is not dropped.
@@ -70,7 +71,7 @@ def end_reader(connection: psycopg.Connection[Any], slot_name: str) -> None:
     """End the connection that reads from the slot, if there is one.
 
     Raises:
-        DatabaseLost, DatabaseRefused: it does not end.
+        DatabaseLost, DatabaseRefused: the connection cannot be ended.
     """
     deadline = time.monotonic() + _OTHER_ENDS_S
     while True:

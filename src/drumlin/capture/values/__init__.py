@@ -1,1 +1,1 @@
-"""Rows of PostgreSQL as JSON: the text of each type converted, and columns as objects. Pure."""
+"""Converts PostgreSQL rows to JSON objects, and the text of each type to a JSON value. Pure."""

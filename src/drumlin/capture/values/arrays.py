@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-#: What an array holds: texts, nulls, and arrays.
+#: An element of an array: a text, a null, or an array.
 Elements: TypeAlias = "list[str | Elements | None]"
 
 _PLAIN: Final = {each: re.compile(rf"[^{each}{{}}\"\\]*") for each in ",;"}
 _QUOTED: Final = re.compile(r'[^"\\]*')
-#: PostgreSQL allows six.
+#: PostgreSQL's limit of array dimensions.
 _DEPTH_MAX: Final = 6
 
 
@@ -19,7 +19,7 @@ class NoArray(ValueError):
 
 
 def parse_array(text: str, delimiter: str = ",") -> Elements:
-    """The elements of an array whose dimensions begin at 1: its text has no bounds in front.
+    """Parse an array whose dimensions begin at 1, so that its text states no bounds.
 
     Raises:
         NoArray: the text has another format.

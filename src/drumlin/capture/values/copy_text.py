@@ -13,7 +13,7 @@ _NULL: Final = "\\N"
 
 
 def parse_line(line: str) -> Row:
-    """The values of a row; None is NULL. A table without columns has rows without values."""
+    """The values of a row; None is NULL. Rows of a table without columns have no values."""
     texts = line.removesuffix("\n").split("\t")
     if "\\" not in line:
         return list(texts)

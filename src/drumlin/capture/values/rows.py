@@ -1,4 +1,4 @@
-"""Rows as keys and values of records: JSON objects of the columns, in the table's order."""
+"""Converts rows to record keys and values: JSON objects of the columns, in the table's order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BadValue(CaptureError):
 
 
 class StillUnknown(LookupError):
-    """A large value, unchanged and therefore not sent, is needed, and no earlier row has it."""
+    """An unchanged large value, which the server did not send, is in no earlier row either."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -40,7 +40,7 @@ class RowFormat:
         self._key_columns = [(place, *self._columns[place]) for place in map(self.names.index, key)]
 
     def key(self, row: Sequence[Value]) -> str | None:
-        """The record's key; None: the row lacks a part of it."""
+        """The record's key; None: the row lacks the value of a key column."""
         parts = []
         name = ""
         try:
@@ -59,7 +59,7 @@ class RowFormat:
         `before`: the columns' earlier values as JSON, for unchanged values that were not sent.
 
         Raises:
-            StillUnknown: `before` lacks one of these.
+            StillUnknown: `before` lacks one of these values.
         """
         if len(row) != len(self._columns):
             raise BadValue(f"table {self.table}: {len(row)} values in {len(self._columns)} columns")
@@ -84,7 +84,7 @@ class RowFormat:
 
 
 def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
-    """The row, with values that were not sent taken from the row before the change."""
+    """The row, with values that were not sent filled in from the old row."""
     if old is None or UNCHANGED not in row:
         return list(row)
     return [
@@ -97,7 +97,7 @@ def columns_of(value: str) -> dict[str, str]:
     """The columns of a record's value that `RowFormat.value` has written, each as JSON.
 
     Raises:
-        ValueError: another program has written it.
+        ValueError: another program has written the value.
     """
     found: dict[str, str] = {}
     position = 1

@@ -1,8 +1,8 @@
-"""Converts the text of each type's values to JSON.
+"""Converts the text of values to JSON, by type.
 
-The text is what PostgreSQL writes with the settings of `SESSION`. Numbers of a fixed size are JSON
-numbers; what a JSON number cannot hold exactly is a string: `numeric`, NaN and the infinities. A
-document of type `json` is a string, too, as the document `null` differs from SQL's NULL.
+The text is as PostgreSQL writes it with the settings in `SESSION`. Numbers of a fixed size become
+JSON numbers. Numbers that JSON cannot hold exactly become strings: `numeric`, NaN and the
+infinities. A `json` document becomes a string, too, as the document `null` differs from SQL's NULL.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from drumlin.capture.values.arrays import Elements, parse_array
 
-#: The settings of each session, so that texts have the format expected here, whatever the
-#: defaults of database, role or server.
+#: The settings of each session, so that texts have the expected format regardless of the defaults
+#: of database, role or server.
 SESSION: Final[Mapping[str, str]] = {
     "bytea_output": "hex",
     "client_encoding": "UTF8",
@@ -27,7 +27,7 @@ SESSION: Final[Mapping[str, str]] = {
     "xmlbinary": "base64",
 }
 
-#: From a value's text to JSON.
+#: Converts a value's text to JSON.
 Convert = Callable[[str], str]
 
 
@@ -42,7 +42,7 @@ class TypeInfo(NamedTuple):
 
 
 class BadText(ValueError):
-    """A text that is no value of its type."""
+    """The text is not a value of its type."""
 
 
 def _bool(text: str) -> str:
@@ -86,7 +86,7 @@ def _timestamp_with_zone(text: str) -> str:
 
 
 def _iso(text: str) -> str:
-    """A timestamp in ISO 8601; `infinity` and "BC", which it lacks, stay as PostgreSQL's text."""
+    """A timestamp in ISO 8601; `infinity` and years "BC", which it lacks, stay as they are."""
     return text.replace(" ", "T", 1)
 
 
@@ -109,9 +109,9 @@ _TEXTS: Final = frozenset({25, 1043})
 
 
 def key_kind(oid: int, modifier: int) -> str:
-    """The kind of a key's column: columns of the same kind write equal values as equal text.
+    """The kind of a key column: columns of the same kind write equal values as equal text.
 
-    If a key's kind changes, later changes no longer match the keys that a topic has.
+    If the kind of a key column changes, later changes no longer match the keys in the topic.
     """
     if oid in _INTEGERS:
         return "integer"
@@ -119,7 +119,7 @@ def key_kind(oid: int, modifier: int) -> str:
 
 
 class Types:
-    """The types of a database, with the converter of each."""
+    """The types of a database and their converters."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {each.oid: each for each in known}
@@ -134,7 +134,7 @@ class Types:
         self._converters.clear()
 
     def converter(self, oid: int) -> Convert:
-        """The type's converter; by default a string of the text: uuid, enums, ranges, ..."""
+        """The type's converter. By default (uuid, enums, ranges, ...) the text becomes a string."""
         found = self._converters.get(oid)
         if found is None:
             found = self._converters[oid] = self._make(oid, 0)
@@ -163,7 +163,7 @@ def _array_converter(convert: Convert, delimiter: str) -> Convert:
         return convert(element) if isinstance(element, str) else of_elements(element)
 
     def of_array(text: str) -> str:
-        if text.startswith("["):  # an array that does not begin at 1: its text states the bounds
+        if text.startswith("["):  # the array does not begin at 1, so its text states the bounds
             return encode_basestring(text)
         return of_elements(parse_array(text, delimiter))
 

@@ -1,1 +1,1 @@
-"""`drumlin capture`: capture a database's changes in topics, show progress, remove a capture."""
+"""`drumlin capture`: capture a database's changes in topics; show, pause or remove captures."""

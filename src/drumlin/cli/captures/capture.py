@@ -277,7 +277,7 @@ def _told() -> Iterator[None]:
 
 
 def _stop_by_signal() -> threading.Event:
-    """An event set by Ctrl-C or SIGTERM, to end between transactions; the second interrupts."""
+    """An event that Ctrl-C or SIGTERM sets, to stop between transactions; a second interrupts."""
     stop = threading.Event()
 
     def told(number: int, _: object) -> None:

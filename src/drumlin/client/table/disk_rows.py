@@ -1,6 +1,6 @@
 """The rows of a table in an SQLite file, which is deleted when it is no longer used.
 
-Nothing needs to survive the process, so nothing is synced or journaled. A table that is opened
+The file need not survive the process, so SQLite neither syncs nor journals. A table that is opened
 again is loaded again.
 """
 
@@ -33,10 +33,10 @@ _SETTINGS: Final = (
 
 
 class DiskRows:
-    """Rows on disk. Iteration is in the order of keys, and may see changes made meanwhile."""
+    """Rows on disk. Iteration is in key order, and may show changes made meanwhile."""
 
     def __init__(self, topic: str, folder: str | None) -> None:
-        """`folder`: the folder of the file; None: the system's folder for temporary files."""
+        """`folder`: the file's folder; None: the system's folder for temporary files."""
         self._topic = topic
         self._lock = threading.Lock()
         made = tempfile.mkdtemp(prefix="drumlin-table-", dir=folder)

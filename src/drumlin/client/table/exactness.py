@@ -1,13 +1,13 @@
 """Decides whether a table read from a log up to an offset is exactly the log's state there. Pure.
 
 A cleaner removes records that have a later one with the same key. A reader that meets such a gap
-has missed a value until it reads the later one: until then its table is the state of no offset. The
-later records lie before the log's present end, and before the offset up to which the leader says
-that it has cleaned.
+has missed a value. Until it reads the later record, its table is not the state at any offset. These
+later records lie before the log's current end offset, and before the offset up to which the leader
+reports that it has cleaned.
 
 Tombstones are removed, too, but only after `delete.retention.ms`. A reader that was at the log's
-end within that time has missed none. One that lags more may keep a deleted key forever, and must
-load the table again.
+end within that time has missed none. A reader with a larger lag may keep a deleted key forever, so
+it must load the table again.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _EXACT: Final = -1
 
 
 class Exactness:
-    """The exactness of one partition. `claim`: facts on its log from before the first read."""
+    """The exactness of one partition. `claim`: facts about its log from before the first read."""
 
     def __init__(self, place: TopicPartition, claim: Claim) -> None:
         self.place = place
-        #: Its `since_ms` is the last time at which everything in the log had been read.
+        #: `claim.since_ms` is the last time at which everything in the log had been read.
         self.claim = claim
         self.position = claim.end_offset
         self._exact_from = _EXACT
 
     @property
     def is_exact(self) -> bool:
-        """Whether the state is that of `position`."""
+        """Whether the table is exactly the log's state at `position`."""
         return self.position >= self._exact_from
 
     def read_to(self, end_offset: int, since_ms: float) -> None:
-        """Note that records up to `end_offset` were read; at `since_ms` the log ended no later."""
+        """Record that the reader is at `end_offset`, at or after the log's end at `since_ms`."""
         self.position = end_offset
         if since_ms > self.claim.since_ms:
             self.claim = self.claim._replace(since_ms=int(since_ms))
 
     def met_gap(self, facts: LogFacts, end_offset: int, of_epoch: int, now_ms: int) -> None:
-        """Note that records were missing among those that were read.
+        """Record that there was a gap in the records that were read.
 
         Args:
-            facts, end_offset: the leader's present facts on its log, and the log's end offset.
+            facts, end_offset: the leader's current facts about its log, and the log's end offset.
             of_epoch: the leader epoch in which the gap was read.
             now_ms: the time, by the same clock as `since_ms`.
 

@@ -1,7 +1,7 @@
 """The thread of a table: loads it, follows the log, and loads it again when necessary.
 
-Rows become visible to the user once they are exact, so that the user's view never goes back. Only
-this thread changes rows; others read the visible ones, and may ask the thread to end.
+Rows become visible to the user once they are exact, so the user's view never goes back. Only this
+thread changes rows; other threads read the visible rows, and may ask this thread to end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from drumlin.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The interval of checks for a deleted or recreated topic, and the longest time of a poll.
+#: The interval of checks for a deleted or recreated topic, and the poll timeout.
 _LOOK_S: Final = 3.0
 _POLL_MS: Final = 500
 _BUFFER_BYTES: Final = 32 << 20
@@ -85,7 +85,7 @@ class Following:
         self._in_vain = LoadsInVain()
         self._ends = threading.Event()
         self.waits = Waits()
-        #: Done when the table is visible, or has failed.
+        #: A future that is done when the table is visible, or has failed.
         self.loaded: Future[None] = Future()
         self.rows: Rows | None = None
         self.error: BaseException | None = None
@@ -94,7 +94,7 @@ class Following:
         self._own.start()
 
     def end(self) -> None:
-        """Stop the thread, and wait for its end; in a callback, do not wait."""
+        """Stop the thread, and wait for its end, unless called in a callback."""
         self._ends.set()
         engine = self._engine
         if self.is_own_thread:
@@ -110,7 +110,7 @@ class Following:
         return threading.current_thread() is self._own
 
     def log_ends(self) -> dict[TopicPartition, int]:
-        """The end offsets of logs from the last fetches."""
+        """The logs' end offsets, as of the last fetches."""
         engine = self._engine
         if engine is None:
             return {}
@@ -177,7 +177,7 @@ class Following:
         self._show()
 
     def _judge(self, state: Exactness, of_epoch: int) -> None:
-        """Ask the leader whether the records missing from the last read affect exactness."""
+        """Ask the leader whether the gap in the last read affects exactness."""
         while not self._ends.is_set():
             try:
                 with translated():
@@ -229,7 +229,7 @@ class Following:
             self.rows = self._working
 
     def _show(self) -> None:
-        """Make visible what has become exact."""
+        """Make rows visible that have become exact."""
         exact = {place: each.position for place, each in self._states.items() if each.is_exact}
         if self._working is not self.rows:
             if len(exact) < len(self._states):
@@ -256,7 +256,7 @@ class Following:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Read the state, and follow from there."""
+        """Load the state, and follow the log from there."""
         self._stop_engine()
         while not self._ends.is_set():
             try:
@@ -292,7 +292,7 @@ class Following:
         """Load again if the topic was recreated or has more partitions; returns whether it did.
 
         Raises:
-            UnknownTopic: it was deleted; or it was recreated, and `when_lost` is "raise".
+            UnknownTopic: the topic was deleted; or it was recreated, and `when_lost` is "raise".
         """
         self._looked_s = time.monotonic()
         try:
@@ -307,7 +307,7 @@ class Following:
             message = f"topic {self._topic!r} was deleted, and made again"
             raise UnknownTopic(message, ErrorCode.unknown_topic_id)
         if now.topic_id != before.topic_id:
-            # Offsets of the old topic mean nothing in the new one.
+            # Offsets of the old topic are meaningless in the new one.
             self.waits.restart(dict.fromkeys(self._states, 0))
         elif self._options.partitions is not None:
             return False
@@ -330,7 +330,7 @@ class Following:
 async def _start(
     connections: BrokerConnections, states: Mapping[TopicPartition, Exactness]
 ) -> ConsumerEngine:
-    """Start the engine, in the loop: each partition continues at its position."""
+    """Start the fetch engine, in the event loop: each partition continues at its position."""
     engine = ConsumerEngine(connections, None, None, states.keys(), _OPTIONS)
     for place, state in states.items():
         engine.seek(place, OffsetAndMetadata(state.position, "", state.claim.leader_epoch))

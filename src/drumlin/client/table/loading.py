@@ -1,4 +1,4 @@
-"""Reading a topic's state into rows. Only following the log afterwards shows when it is exact."""
+"""Loads a topic's state into rows. Only following the log afterwards shows when they are exact."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ISOLATION: Final[Isolation] = "read_committed"
-#: The errors while a broker is away; what was asked is asked again after a pause.
+#: Errors of an unreachable broker; the request is retried after a pause.
 PASSES: Final = (BrokerUnreachable, RequestTimedOut)
-#: The errors because the log has changed while it was read.
+#: Errors of a log that has changed while it was read.
 OVERTAKEN: Final = (OffsetOutOfRange, StateNotExact)
 PAUSE_S: Final = 0.5
 _OVERTAKEN_MAX: Final = 5
 
 
 class TopicNow(NamedTuple):
-    """The identity of a topic, to detect that it was recreated or has more partitions."""
+    """A topic's id and partition count, to detect that it was recreated or has more partitions."""
 
     topic_id: str | None
     partition_count: int
 
 
 class Looks(NamedTuple):
-    """Facts on the logs of some partitions, and their end offsets."""
+    """Facts about the logs of some partitions, and their end offsets."""
 
     facts: dict[TopicPartition, LogFacts]
     ends: dict[TopicPartition, int]
 
 
 class LoadsInVain:
-    """The loads in a row that the log's changes have overtaken. A few of them are an error."""
+    """Counts consecutive loads that failed because the log has changed. Too many are an error."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def check(self, error: ClientError) -> None:
-        """Count an error of a load; returns if the load is to be tried again.
+        """Count a load's error; returns normally if the load should be retried.
 
         Raises:
-            OffsetOutOfRange, StateNotExact: this error, if it is one too many.
+            OffsetOutOfRange, StateNotExact: `error` itself, after too many failures.
         """
         if isinstance(error, OVERTAKEN):
             self._count += 1
@@ -70,12 +70,12 @@ class LoadsInVain:
                 raise error
 
     def end(self) -> None:
-        """Note that the state is exact."""
+        """Reset the count: a load was successful."""
         self._count = 0
 
 
 class Loader:
-    """Sends requests in a client's thread, and decodes in the caller's."""
+    """Sends requests in a client's thread, and decodes responses in the caller's."""
 
     def __init__(self, thread: LoopThread, connections: BrokerConnections, topic: str) -> None:
         self._thread = thread
@@ -83,7 +83,7 @@ class Loader:
         self._topic = topic
 
     def describe(self) -> TopicNow:
-        """The topic's present identity.
+        """The topic's current id and partition count.
 
         Raises:
             KafkaError: there is no such topic.
@@ -92,8 +92,8 @@ class Loader:
         return TopicNow(found.topic_id, len(found.partitions))
 
     def look(self, states: Iterable[Exactness]) -> Looks:
-        """The facts to judge a gap by, all requested after the gap was met."""
-        # No broker reports this value, so that the topic's configuration is requested, too.
+        """The facts for judging a gap, all requested after the gap was met."""
+        # An epoch that no broker reports, so that the topic's configuration is requested, too.
         claims = {each.place: each.claim._replace(deletion_drops=-1) for each in states}
 
         async def ask() -> Looks:
@@ -114,14 +114,15 @@ class Loader:
     ) -> dict[TopicPartition, Exactness]:
         """Pass the rows of the state at the log's end to `take`.
 
-        `on_read` is called after each batch of records that was read; what it raises ends the load.
+        `on_read` is called after each batch of records that was read; an exception from it ends
+        the load.
 
         Returns:
             The exactness of each partition, read up to the log's end.
 
         Raises:
             StateNotExact: a deletion may have been missed.
-            OffsetOutOfRange: the log start offset moved past records that were not yet read.
+            OffsetOutOfRange: the log start offset has moved past records that were not yet read.
         """
         since_ms = monotonic_ms()
         ranges = ranges_until(

@@ -1,4 +1,4 @@
-"""The options of a table, and their checks. `Client.table` says what each means."""
+"""The options of a table, and their checks. `Client.table` documents them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {"utf8": bytes.decode, "js
 class Change(NamedTuple):
     """A change of a key's value. `old` or `new` is None if the key had or has no value.
 
-    `offset` is the record's; -1 if the table was loaded again meanwhile.
+    `offset` is the record's offset; -1 if the change was found by loading the table again.
     """
 
     key: Any
@@ -70,7 +70,7 @@ class Decoder:
         """The decoded key.
 
         Raises:
-            Undecodable: it must be UTF-8, and is not.
+            Undecodable: the key must be UTF-8, and is not.
         """
         if not self._has_text_keys:
             return key
@@ -83,7 +83,7 @@ class Decoder:
         """The decoded value.
 
         Raises:
-            Undecodable: it cannot be decoded by `decode`.
+            Undecodable: the value cannot be decoded by `decode`.
         """
         if value is None or self._decode is None:
             return value

@@ -12,7 +12,7 @@ from drumlin.client.errors import EqualKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The size of a row's objects without their bytes: key, value, and the value's tuple.
+#: The memory overhead of a row's objects: key, value, and the value's tuple, without the data.
 _OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None))
 
 
@@ -23,14 +23,14 @@ class Row(NamedTuple):
 
 
 class Rows(Protocol):
-    """The rows of a table. One thread writes, any thread may read meanwhile."""
+    """The rows of a table. One thread writes; any thread may read meanwhile."""
 
     @property
     def nbytes(self) -> int:
         """The approximate memory of the rows."""
 
     def load(self, batch: pa.RecordBatch) -> None:
-        """Add rows of one partition with new keys: columns `key`, `value`, `partition`."""
+        """Add one partition's rows, all with new keys: columns `key`, `value`, `partition`."""
 
     def put(self, key: bytes, value: bytes, partition: int) -> bytes | None:
         """Set a key's value; returns its old value."""

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
     from drumlin.client.write.appender import AppendReport
 
-#: End offsets by partition, or the result of a call that writes.
+#: End offsets by partition, or the result of a write.
 Until: TypeAlias = "Mapping[Any, int | AppendedRange] | AppendReport | Delivered"
 _ROWS_AT_A_TIME: Final = 65_536
 
 
 class Table(Mapping[Any, Any]):
-    """Created by `Client.table`. Use it as a context manager, or `close` it before its client.
+    """A mapping of a topic's keys to their last values, created by `Client.table`.
 
-    Any thread may use it. A key may be given as a string, which stands for its UTF-8. Iteration
-    shows every key once; whether it shows changes made meanwhile is undefined.
+    Use the table as a context manager, or `close` it before its client. It is thread-safe. A key
+    given as a string stands for its UTF-8 bytes. Iteration shows every key once; whether it shows
+    changes made meanwhile is undefined.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class Table(Mapping[Any, Any]):
     def to_arrow(self) -> pa.Table:
         """All rows as one table, with the columns of `to_batches`.
 
-        With decode="utf8" or "json" keys and values are as in `Client.snapshot`; a function as
-        `decode` is not applied.
+        With decode="utf8" or "json" keys and values are as in `Client.snapshot`; if `decode` is a
+        function, it is not applied.
 
         Raises:
             Undecodable: a key or a value cannot be decoded by `decode`.
@@ -104,7 +105,7 @@ class Table(Mapping[Any, Any]):
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory of the rows, without rows on disk."""
+        """The approximate memory of the rows, excluding rows on disk."""
         return self._rows().nbytes
 
     def opened(self) -> Future[Table]:
@@ -126,18 +127,18 @@ class Table(Mapping[Any, Any]):
     # -- progress --------------------------------------------------------------------------
 
     def wait_until(self, ends: Until, timeout_ms: float | None = None) -> None:
-        """Wait until the table has every record before these ends, and is exact.
+        """Wait until the table has every record before these end offsets, and is exact.
 
         Args:
-            ends: end offsets (exclusive) by partition, as its number or (topic, partition); or the
-                result of `Client.append`, its `partitions`, or the result of a writer's `Delivery`.
-            timeout_ms: how long to wait; None: without a limit. Records in or behind an open
-                transaction count only when the transaction has ended.
+            ends: end offsets (exclusive) by partition number or (topic, partition); or the result
+                of `Client.append`, its `partitions`, or the result of a writer's `Delivery`.
+            timeout_ms: how long to wait; None: without a limit. The table reads records in or
+                after an open transaction only when the transaction has ended.
 
         Raises:
-            RequestTimedOut: the table does not reach the ends in time.
-            ClientError: the table follows no longer: its error, or that it is closed.
-            TypeError, ValueError: these are no ends of the table's partitions.
+            RequestTimedOut: the table does not reach the end offsets in time.
+            ClientError: the table no longer follows the topic: it has failed or is closed.
+            TypeError, ValueError: `ends` has no valid end offsets of the table's partitions.
         """
         if self._following.is_own_thread:
             raise ClientError("a callback of a table must not wait for the table")
@@ -155,14 +156,14 @@ class Table(Mapping[Any, Any]):
             self._following.waits.forget(future)
 
     def wait_until_async(self, ends: Until) -> Future[None]:
-        """The same without waiting: `await asyncio.wrap_future(table.wait_until_async(...))`.
+        """Like `wait_until`, for asyncio: `await asyncio.wrap_future(table.wait_until_async(...))`.
 
         Returns:
-            A future, whose `result()` raises what `wait_until` does. Its callbacks run in the
+            A future, whose `result()` raises the errors of `wait_until`. Its callbacks run in the
             table's thread, and block it.
 
         Raises:
-            TypeError, ValueError: these are no ends of the table's partitions.
+            TypeError, ValueError: `ends` has no valid end offsets of the table's partitions.
         """
         return self._following.waits.wait(self._ends(ends))
 
@@ -186,7 +187,7 @@ class Table(Mapping[Any, Any]):
         return self._following.waits.reached()
 
     def lag(self) -> dict[TopicPartition, int]:
-        """The number of offsets between `positions` and the end offsets in the last fetches."""
+        """The number of offsets between `positions` and the end offsets of the last fetches."""
         positions = self.positions()
         ends = self._following.log_ends()
         return {place: max(ends.get(place, at) - at, 0) for place, at in positions.items()}
@@ -212,7 +213,7 @@ class Table(Mapping[Any, Any]):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """Compare by identity, as a table changes by itself; for rows use `dict(table.items())`."""
+        """Compare by identity, as tables change by themselves; compare rows with `dict(table)`."""
         return self is other
 
     def _rows(self) -> Rows:

@@ -1,4 +1,4 @@
-"""Waiting until a table reaches some offsets: any thread may wait, one thread reports progress."""
+"""Waits until a table reaches given offsets: any thread may wait, one thread reports progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ends = Mapping[TopicPartition, int]
 
 
 class Waits:
-    """The waiting calls. Futures are completed in the reporting thread, or at once."""
+    """The pending waits. Futures are completed in the reporting thread, or at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class Waits:
             return dict(self._reached)
 
     def wait(self, ends: Ends) -> Future[None]:
-        """A future that is done when the table has reached these ends."""
+        """A future that is done when the table has reached these end offsets."""
         future: Future[None] = Future()
         with self._lock:
             if self._error is None and not self._is_past(ends):
@@ -42,18 +42,18 @@ class Waits:
             self._waiting = [each for each in self._waiting if each[1] is not future]
 
     def tell(self, reached: Ends) -> None:
-        """Report that the table is exact up to these ends."""
+        """Report that the table is exact up to these end offsets."""
         with self._lock:
             self._reached.update(reached)
         self._settle(lambda ends: self._is_past(ends), None)
 
     def restart(self, reached: Ends) -> None:
-        """Report that the table is exact up to these ends only, whatever was reported before."""
+        """Report that the table is exact only up to these end offsets: earlier reports are void."""
         with self._lock:
             self._reached = dict(reached)
 
     def fail(self, error: BaseException) -> None:
-        """Fail all waits, now and later."""
+        """Fail all pending waits and all later ones."""
         with self._lock:
             self._error = error
         self._settle(lambda _: True, error)

@@ -1,1 +1,1 @@
-"""Functions that return DataFrames of a topic's state, restore it, or bring it up to a query."""
+"""Functions that return a topic's state as DataFrames, restore it, or update it from a query."""

@@ -1,7 +1,7 @@
-"""`drumlin.spark.capture_query`: a query's rows in a compacted topic, kept up by its changes.
+"""`drumlin.spark.capture_query`: keeps a query's rows in a compacted topic, by writing differences.
 
-The topic itself is the state of the last run: there is no other. So a run begins by settling what
-an earlier one has left (`query_sink.py`), and only then looks into the topic.
+The topic is the only state that runs share. So a run first settles the transactions of earlier runs
+(`query_sink.py`), and only then reads the topic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.client.client import Client
 
-#: Options that follow from the topic, or from what this function promises.
+#: Options that this function sets itself.
 _DECIDED: Final = {
     "kafka.isolation.level": "committed records count",
     **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topic"),
@@ -28,7 +28,7 @@ _DECIDED: Final = {
 
 
 class QueryChanges(NamedTuple):
-    """The number of records that a run has written, by what they change."""
+    """The number of records that a run has written, by kind of change."""
 
     inserted: int = 0
     updated: int = 0
@@ -47,45 +47,45 @@ def capture_query(
     allow_inexact: bool = False,
     **options: object,
 ) -> QueryChanges:
-    """Compare a query with a compacted topic, and write what differs: new, changed and gone rows.
+    """Compare a query with a compacted topic, and write the new, changed and deleted rows.
 
-    For databases without a log of changes, and for any other query: run it again and again, and
-    the topic follows. The topic is the only state, so a run may take place on any machine. If it
-    fails or is killed, run it again. The query is evaluated once in each run; if nothing has
-    changed, nothing is written. The topic belongs to the query: nobody else writes to it.
+    For databases without a change log, and for any other query: call it repeatedly, and the topic
+    follows the query. The topic is the only state, so a run may take place on any machine. If a run
+    fails or is killed, call it again. Each run evaluates the query once; if nothing has changed,
+    nothing is written. The topic belongs to the query: there must be no other writers.
 
-    A key that is new goes to the partition that the sink chooses. A key that is there is updated
-    or deleted where it is, and in each such partition if it is in several, as in a topic that was
-    given more partitions.
+    For a new key, the sink chooses the partition. An existing key is updated or deleted in its
+    partition, or in each of them if it is in several, because partitions were added to the topic.
 
     Args:
-        frame: the query as it is now, a DataFrame for batches.
+        frame: the query, as a batch DataFrame.
         topic: the name of an existing topic with `cleanup.policy=compact`.
         bootstrap: some of the brokers, as `host:port,…`.
-        key: the columns that identify a row. The record's key is a JSON object of these, and its
-            value one of all columns, in their order, as `drumlin capture postgres` writes them:
-            nulls are kept, decimals are strings, times are strings in UTC. None: the DataFrame has
-            two columns, `key` and `value`, of strings or bytes that are written as they are.
-        deletes: whether to write tombstones for keys that the query does not have any more.
+        key: the columns that identify a row. The record's key is a JSON object of these columns,
+            and its value a JSON object of all columns, in their order, as `drumlin capture
+            postgres` writes them: nulls are kept, decimals are strings, times are strings in UTC.
+            None: the DataFrame has two columns, `key` and `value`, of strings or bytes, which are
+            written unchanged.
+        deletes: whether to write tombstones for keys that are no longer in the query.
         reducers, task_memory, allow_inexact: as for `snapshot`.
-        options: those of `format("drumlin")` as a sink and as for `snapshot`, except for those that
-            choose what to read or where to write.
+        options: the sink options of `format("drumlin")`, and the options of `snapshot`; except for
+            those that choose what to read or where to write.
 
     Returns:
-        How many records were written: `inserted`, `updated` and `deleted`.
+        The number of records written: `inserted`, `updated` and `deleted`.
 
     Raises:
-        QueryRefused: two rows have the same key, or there is a null in a key, or a row without
-            a value. Nothing was written.
+        QueryRefused: two rows have the same key, a key contains a null, or a row has no value.
+            Nothing was written.
         QueryOvertaken: another run into this topic has begun or has written in the meantime. This
-            one has changed nothing.
+            run has changed nothing.
         OptionError: the options are invalid, the DataFrame is a stream or lacks columns, or
             the topic is not kept forever.
         UnknownTopic: there is no such topic.
-        StateNotExact: a cleaner has removed records of the topic while they were read: run it
-            again. Spark's error contains it.
-        SinkError: the cluster has refused a request or not answered, or somebody else's transaction
-            stays open.
+        StateNotExact: a cleaner has removed records of the topic while they were read: call it
+            again. Spark's error contains this one.
+        SinkError: the cluster has refused a request or not responded, or another producer's
+            transaction stays open.
     """
     from drumlin.spark.connection import client_of
     from drumlin.spark.frames.query_differences import (
@@ -142,7 +142,7 @@ def _check_kept(client: Client, topic: str) -> None:
 
     try:
         configs = client.topic_configs(topic)
-    except NotAuthorized:  # nothing else needs the right to describe it
+    except NotAuthorized:  # not an error, as only this check needs the permission
         return
     policy = configs["cleanup.policy"].value or ""
     limits = [configs[each].value for each in ("retention.ms", "retention.bytes")]

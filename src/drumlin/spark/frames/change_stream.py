@@ -1,7 +1,7 @@
 """The changes of a topic's values as a stream: `drumlin.spark.changes(…, stream=True)`.
 
 Spark keeps the last value of each key in its state store. A query's checkpoint commits the state
-along with the offsets: so after any crash, each change is based on the right former value.
+together with the offsets, so after any crash each change has the correct previous value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def change_stream(
     """Every change of a key's value from a moment on.
 
     Raises:
-        OptionError: the options are invalid, or state is kept elsewhere.
+        OptionError: the options are invalid, or the state store is not RocksDB.
         DataLoss: `since` lies after the end of the log.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -60,7 +60,7 @@ def change_stream(
 def _values_at(
     spark: SparkSession, options: Mapping[str, str], moment: OffsetLimit
 ) -> tuple[str, GroupedData]:
-    """The offsets of a moment, as an option, and the values of all keys at that moment."""
+    """The offsets of a moment, as the value of an option, and all keys' values at that moment."""
     from drumlin.client.errors import StateNotExact
     from drumlin.spark.frames.snapshot import snapshot_of
     from drumlin.spark.options.offsets import to_json
@@ -72,6 +72,6 @@ def _values_at(
     try:
         plan = plan_state(asked, moment)
     except (StateNotExact, DataLoss) as error:
-        # A query with a checkpoint does not need these values any more. A new query is refused.
+        # A query that has a checkpoint no longer needs these values. A new query fails on them.
         plan = plan_refusal(asked, moment, str(error))
     return json.dumps(to_json(plan.end)), snapshot_of(spark, asked, plan).groupBy(*_KEY)

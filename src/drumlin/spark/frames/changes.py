@@ -1,4 +1,4 @@
-"""`drumlin.spark.changes`: the changes of the values of a topic's keys; a batch or a stream."""
+"""`drumlin.spark.changes`: the changes of a topic's values by key, as a batch or a stream."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def changes(
     """Every change of a key's value between two moments, or from one moment on as a stream.
 
     A record that repeats the key's value is an update; a tombstone of an absent key is no change.
-    Within a partition of a batch's DataFrame, the changes of a key come together, in offset order.
-    Spark may move rows later, so sort by `offset` where that matters.
-    In a stream the changes of a key come in offset order.
+    In a batch DataFrame, the changes of a key are adjacent within a partition, in offset order.
+    Later operations in Spark may reorder rows, so sort by `offset` if order matters. In a stream,
+    the changes of a key arrive in offset order.
 
     A stream keeps the last value of each key in Spark's state store. The session must keep state in
     RocksDB: set `spark.sql.streaming.stateStore.providerClass` to
@@ -41,11 +41,11 @@ def changes(
 
     Args:
         topic: the name of one topic.
-        since: the moment after which changes are returned, in the forms of `snapshot`'s `at`: an
-            offset is inclusive, and the values of that moment are the `before` of the first
-            changes. None: the start of the log, for a stream without earlier values. A query with
-            a checkpoint continues from its checkpoint; one that died in its first batch must be
-            given the same moment again, so `latest` may be refused then.
+        since: the moment after which changes are returned, in the forms of `snapshot`'s `at`. An
+            offset is inclusive. The values at that moment are the `before` of the first changes.
+            None: the start of the log; a stream then begins without earlier values. A query with a
+            checkpoint continues from there. If a query died in its first batch, restart it with
+            the same moment; `latest` may be refused then.
         until: the moment up to which changes are returned; None: now. An offset is exclusive. Not
             for a stream.
         bootstrap: some of the brokers, as `host:port,…`.
@@ -56,15 +56,15 @@ def changes(
 
     Returns:
         One row per change: `operation` string (`insert`, `update` or `delete`), `key` binary,
-            `before` and `after` binary (the values; null if there is none), and of the record that
-            made the change `partition` int, `offset` long and `timestamp` timestamp (milliseconds).
+            `before` and `after` binary (the values; null if there is none), and the record's
+            `partition` int, `offset` long and `timestamp` timestamp (milliseconds).
 
     Raises:
-        OptionError: the options are invalid, `until` is before `since`, or a stream's state is kept
-            elsewhere.
-        DataLoss: a moment lies outside of the log. Running a new stream raises it as well.
-        StateNotExact: a cleaner has removed records after `since`. Running the query raises it,
-            too, if a cleaner does so in the meantime.
+        OptionError: the options are invalid, `until` is before `since`, or a stream's state store
+            is not RocksDB.
+        DataLoss: a moment lies outside of the log. For a stream, also raised when a new query runs.
+        StateNotExact: a cleaner has removed records after `since`. Also raised when the query runs,
+            if a cleaner removes records in the meantime.
     """
     from drumlin.spark.state.options import with_state_keywords
 

@@ -1,7 +1,7 @@
-"""Rows as JSON, by Spark's own functions: the same text for the same row in every session.
+"""Converts rows to JSON with Spark's own functions: the same text for a row in every session.
 
-As in the topics of `drumlin capture postgres`, what a JSON number cannot hold is a string: decimals
-keep all their digits. Times are written in UTC, so a session's time zone makes no difference.
+As in the topics of `drumlin capture postgres`, numbers that JSON cannot hold are strings, so
+decimals keep all their digits. Times are in UTC, so the session's time zone makes no difference.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_OPTIONS: Final = {"ignoreNullFields": "false"}  # a column that is null is not one that is missing
+_OPTIONS: Final = {"ignoreNullFields": "false"}  # null columns are not omitted
 _EPOCH: Final = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def json_of(fields: Sequence[StructField]) -> Column:
-    """These columns of a row as a JSON object, in their order."""
+    """A row's columns `fields` as a JSON object, in this order."""
     from pyspark.sql.functions import col, struct, to_json
 
     columns = [_written(col(quoted(each.name)), each.dataType).alias(each.name) for each in fields]
@@ -36,19 +36,19 @@ def json_of(fields: Sequence[StructField]) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's functions take it, whatever is in it."""
+    """A column's name, quoted for Spark's functions."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _written(column: Column, kind: DataType) -> Column:
-    """The column with strings where JSON has no type of its own, at any depth."""
+    """The column with types that JSON lacks converted to strings, at any depth."""
     from pyspark.sql import functions as f
 
     match kind:
         case DecimalType():
             return column.cast("string")
         case TimestampType():
-            # A cast would go by the session's time zone, where some hours come twice.
+            # A cast would use the session's time zone, in which some hours occur twice.
             utc = f.timestamp_add("MICROSECOND", f.unix_micros(column), f.expr(_EPOCH))
             return f.concat(_time(utc), f.lit("Z"))
         case TimestampNTZType():

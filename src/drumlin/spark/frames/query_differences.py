@@ -11,12 +11,12 @@ from drumlin.spark.options.option_values import OptionError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: What is read of the topic.
+#: The columns to read from the topic.
 KNOWN_COLUMNS: Final = ("key", "value", "partition")
 OPERATIONS: Final = ("insert", "update", "delete")
 
 _INSERT, _UPDATE, _DELETE = OPERATIONS
-#: In place of an operation: what is wrong with a row.
+#: Values of `operation` for rows that cannot be written: the reason.
 _NULL_KEY: Final = "a row of the query has null in its key"
 _TWICE: Final = "several rows of the query have one key"
 _NULL_VALUE: Final = "a row of the query has no value"
@@ -24,7 +24,7 @@ _SHOWN: Final = 200
 
 
 def rows_of(frame: DataFrame, key: Sequence[str] | None) -> DataFrame:
-    """The query's rows as `key`, `value` and `is_keyed`: whether there is no null in the key.
+    """The query's rows as `key`, `value` and `is_keyed`: whether no column of the key is null.
 
     Raises:
         OptionError: the DataFrame is a stream, or does not have the right columns.
@@ -73,9 +73,9 @@ def _as_json(frame: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def differences(rows: DataFrame, known: DataFrame, *, deletes: bool) -> DataFrame:
-    """`operation`, `key`, `value` and `partition` of each row that differs, or is refused.
+    """`operation`, `key`, `value` and `partition` of each row that differs or must be refused.
 
-    `known` has a row for each partition that has a key, so a key is compared in each of them.
+    If a key is in several partitions, `known` has a row for each, and the key is compared in each.
     """
     from pyspark.sql.functions import col, count, first, lit, when
 
@@ -97,10 +97,10 @@ def differences(rows: DataFrame, known: DataFrame, *, deletes: bool) -> DataFram
 
 
 def counted(found: DataFrame) -> Mapping[str, int]:
-    """How many rows there are of each operation.
+    """The number of rows for each operation.
 
     Raises:
-        QueryRefused: there are rows that cannot be written.
+        QueryRefused: some rows cannot be written.
     """
     from pyspark.sql.functions import count, lit
     from pyspark.sql.functions import min as least
@@ -115,7 +115,7 @@ def counted(found: DataFrame) -> Mapping[str, int]:
 
 
 def writable(found: DataFrame) -> DataFrame:
-    """The rows as records. Without a partition the sink chooses one."""
+    """The rows as records. If a row has no partition, the sink chooses one."""
     return found.where(found.operation.isin(*OPERATIONS)).select("key", "value", "partition")
 
 

@@ -1,8 +1,8 @@
-"""Errors of `capture_query`; after each, nothing of its run is in the topic."""
+"""Errors of `capture_query`. A run that ends with one has written nothing to the topic."""
 
 
 class QueryRefused(ValueError):
-    """The query's rows are no table of keys and values."""
+    """The query's rows do not have one value for each key."""
 
 
 class QueryOvertaken(RuntimeError):

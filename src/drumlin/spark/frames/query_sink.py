@@ -1,8 +1,8 @@
-"""The sink of a topic's query: every run that has changes writes the next of its batches.
+"""The sink of a query: every run that has changes writes the sink's next batch.
 
-Its name follows from the topic's id, so all runs have it, on any machine. A run takes its batch's
-number before it looks into the topic. Of two runs that have seen the same topic only one can decide
-that number, so changes are never written to a topic that has moved on.
+The sink's name is derived from the topic's id, so it is the same for all runs, on any machine. A
+run takes its batch number before it reads the topic. Of two runs that have read the same state,
+only one can commit that number, so no run writes changes based on an outdated state.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from drumlin.spark.writing.protocol.state import SinkState
 
 _QUERY: Final = "capture-query"
-#: Settled transactions take moments to become visible; anyone else's may take much longer.
+#: Settled transactions become visible within moments; those of other producers may take longer.
 _STABLE_WITHIN_S: Final = 60
 _PAUSE_S: Final = 0.02
 
 
 class QuerySink:
-    """All writes of a query into one topic."""
+    """The writes of a query's runs into one topic."""
 
     def __init__(
         self, client: Client, options: Mapping[str, str], topic: str, topic_id: str | None
@@ -48,21 +48,21 @@ class QuerySink:
         """`options` are the user's, with names in lower case."""
         self._client = client
         self._topic = topic
-        # Clusters without ids of topics have their names, which may be longer than a sink's.
+        # Without a topic id, a digest of the topic's name, which may be too long for a sink name.
         digest = hashlib.sha256(topic.encode()).hexdigest()[:32]
         self._name = f"query.{topic_id or digest}"
         self._options = kept_for(options, "sink") | {"topic": topic, "sinkid": self._name}
         self._settings = SinkOptions.parse(self._options).settings
 
     def settle(self) -> int:
-        """End what earlier runs have left, until all of it is visible; the next batch's number.
+        """End the transactions of earlier runs, and wait for visibility; returns the next batch id.
 
         Decided transactions are committed. All others are aborted: if their run is still alive, it
         fails.
 
         Raises:
             QueryOvertaken: another run has begun at the same moment.
-            SinkError: the cluster does not answer; or somebody else's transaction stays open.
+            SinkError: the cluster does not respond; or another producer's transaction stays open.
         """
         from drumlin.spark.writing.protocol.abort_steps import abort_sink
 
@@ -83,10 +83,10 @@ class QuerySink:
         return 0 if state is None else state.next_batch
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Write the rows as this batch.
+        """Write the rows as the batch with this number.
 
         Raises:
-            QueryOvertaken: another run has decided this batch, or has aborted this run.
+            QueryOvertaken: another run has committed this batch number, or has aborted this run.
         """
         run = uuid.uuid4().hex
         numbered = json.dumps([_QUERY, batch, run])
@@ -101,14 +101,14 @@ class QuerySink:
     def _overtaken(self, batch: int, run: str) -> str | None:
         try:
             state = self._state()
-        except SinkError:  # the write's own error tells more
+        except SinkError:  # the write's own error has more details
             return None
         if state is None:
             return None
         who = f"another run of the query of topic {self._topic!r}"
         if state.batch is not None and state.batch >= batch:
             if state.batch > batch or state.run == names.run_name(run):
-                return None  # this run's changes may be there
+                return None  # this run's changes may have been committed
             return f"{who} has written changes of its own; this one has changed nothing"
         if any(each.endswith(refusals.of_run("", run)) for each in state.refused):
             return f"{who} has begun, and has ended this one, which has changed nothing"
@@ -120,10 +120,10 @@ class QuerySink:
         return Performer(self._client).run(last_state(self._name, self._settings))
 
     def _wait_until_visible(self) -> None:
-        """Wait until readers of committed records see all that was written up to now.
+        """Wait until readers of committed records see all records written so far.
 
-        A transaction that was committed a moment ago may still be hidden: brokers write its markers
-        after their answer.
+        A transaction that was committed a moment ago may still be invisible: brokers write its
+        markers after their response.
         """
         ends = self._client.offsets(self._topic)
         until = time.monotonic() + _STABLE_WITHIN_S

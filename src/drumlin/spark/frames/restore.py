@@ -1,7 +1,7 @@
 """`drumlin.spark.restore`: writes a topic's state, or its records up to a point, to a new topic.
 
-The batch sink writes all rows, under a name derived from the restore. So the next job
-ends the transactions of a killed one, and rows are written once. The markers of
+The batch sink writes all rows, under a name derived from the restore. So the next job ends the
+transactions of a killed job, and rows are written exactly once. The markers of
 `client/restore/restore_marker.py` record that a restore has begun, and that it is complete.
 """
 
@@ -53,27 +53,27 @@ def restore(
     allow_inexact: bool = False,
     **options: object,
 ) -> RestoreReport:
-    """Write a topic's state, or its records up to a point, to a new topic, by the tasks of a job.
+    """Write a topic's state, or its records up to a point, to a new topic, in a Spark job.
 
     Like `Client.restore`, for topics too large for one machine or one transaction. The new topic
     has as many partitions and replicas as the old one, and the configuration that was set for it;
-    records keep partition, timestamp and headers. Each task writes a transaction of its own, and
-    all are committed at the end, within moments of each other: see `format("drumlin")` as a sink.
-    If it fails or is killed, call it again with the same arguments: it continues to the same point.
-    Once it is complete, the same call, here or in a client, does nothing.
+    records keep partition, timestamp and headers. Each task writes its own transaction, and all are
+    committed at the end, within moments of each other: see `format("drumlin")` as a sink. If a
+    restore fails or is killed, call it again with the same arguments: it continues to the same
+    point. Once it is complete, the same call, here or in a client, does nothing.
 
     Args:
         topic: the topic to read. Only leaders are read, and only committed records.
         to: the topic to write. It is created, or must have no records.
         bootstrap: some of the brokers, as `host:port,…`.
         at: the point; None: now. A `datetime` with a time zone, or `Milliseconds`: up to the first
-            record that is later. Or end offsets of all partitions, by partition.
+            record with a later timestamp. Or the end offsets of all partitions, by partition.
         records: write the records themselves, including tombstones, in the order of each partition,
             instead of the state. One task writes each partition.
-        first: like `records`, but at most this many of each partition, from the log's start.
+        first: like `records`, but only the first records of each partition, at most this many.
         configs: configuration keys of the new topic; they override those of the old one.
         reducers, task_memory, allow_inexact: as for `snapshot`.
-        options: as for `snapshot`; and those of `format("drumlin")` as a sink, except for those
+        options: as for `snapshot`; and the sink options of `format("drumlin")`, except for those
             that choose where to write.
 
     Returns:
@@ -84,7 +84,7 @@ def restore(
         NotRestored: `to` has records or other partitions, or belongs to another restore.
         OptionError: the options are invalid.
         DataLoss: the point lies outside of the log.
-        StateNotExact: a cleaner has removed records of that state. If this is found only while
+        StateNotExact: a cleaner has removed records of that state. If this is detected only while
             reading, Spark's error contains it; the same call with `allow_inexact` continues.
         ProducerFenced: another restore into this topic has begun in the meantime.
         TypeError, ValueError: an argument is invalid.
@@ -125,11 +125,11 @@ def _checked(bootstrap: str, options: Mapping[str, object]) -> dict[str, str]:
 def _begun(
     client: Client, target: RestoreTarget, request: RestoreRequest, rows: RestoredRows
 ) -> Marker:
-    """The marker of this restore: written once, and found by later attempts."""
+    """The marker of this restore: the first attempt writes it, and later attempts find it."""
     from drumlin.client.restore.restore_marker import marked, marker_in, name_for
 
     name = name_for(target.name)
-    # A later transaction of the same id fences this one: so only one marker is written.
+    # A later transaction with the same id fences this one, so only one marker is written.
     with client.transaction(name) as transaction:
         marker = target.marker_of(request)
         if marker is not None:

@@ -1,4 +1,4 @@
-"""Writes the rows of a restore by the batch sink, and ends transactions of earlier jobs."""
+"""Writes the rows of a restore with the batch sink, and ends the transactions of earlier jobs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
     from drumlin.lowlevel import RestoreTarget
 
-#: The outcome of earlier jobs. "lost": the write was decided, but its transactions have timed out;
-#: only the sink can write its rows again.
+#: The outcome of earlier jobs. "lost": the commit was decided, but the transactions have timed out;
+#: only the sink can write their rows again.
 Settled: TypeAlias = Literal["nothing", "written", "lost"]
 
 
 class RestoreSink:
-    """One write into one topic, by its name."""
+    """One named write into one topic."""
 
     def __init__(
         self, client: Client, options: Mapping[str, str], target: RestoreTarget, write_id: str
@@ -39,7 +39,7 @@ class RestoreSink:
         self._name = of_write(WriteNames(target.name, None, write_id, ""), lambda _: None).sink
 
     def settle(self) -> Settled:
-        """Commit decided transactions and abort others, whose job then fails if it still runs."""
+        """Commit decided transactions and abort others; if their job still runs, it fails."""
         from drumlin.spark.writing.protocol.abort_steps import abort_sink
         from drumlin.spark.writing.protocol.decisions import last_state
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from drumlin.client.restore.restore_marker import RestoreRequest
     from drumlin.lowlevel import Claims
 
-#: The columns that are written.
+#: The columns to write.
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
 _ENDS_DDL: Final = "partition int, end_offset long"
 
 
 class RestoredRows:
-    """The rows that one restore request reads, in a Spark session."""
+    """The rows for one restore request, read in a Spark session."""
 
     def __init__(self, spark: SparkSession, options: StateOptions, request: RestoreRequest) -> None:
         self._spark = spark
@@ -66,7 +66,7 @@ class RestoredRows:
         """The rows up to these offsets.
 
         Raises:
-            DataLoss, StateNotExact: the log does not have these rows any more.
+            DataLoss, StateNotExact: the log no longer has these rows.
         """
         plan = self._planned(end_offsets)
         if not self._request.is_of_records:
@@ -78,7 +78,7 @@ class RestoredRows:
     def _planned(self, end_offsets: Mapping[int, int]) -> StatePlan:
         plan, request = self._plan, self._request
         if plan is None and request.at is None and request.first is None:
-            # More logs have an exact current state than an exact state at given offsets.
+            # The current state is exact in more cases than the state at given offsets.
             plan = plan_state(self._options, OffsetLimit(LATEST))
         if plan is not None and _by_partition(plan.end) == end_offsets:
             return plan
@@ -105,7 +105,7 @@ class Copying(Portable):
 
 @dataclass(frozen=True, slots=True)
 class Counting(Portable):
-    """Finds the offset up to which each partition has `first` records."""
+    """Finds the offset before which each partition has `first` records."""
 
     source: SourceOptions
     first: int

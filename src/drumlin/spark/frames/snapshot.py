@@ -1,4 +1,4 @@
-"""`drumlin.spark.snapshot`: a compacted topic as a table at a moment."""
+"""`drumlin.spark.snapshot`: a compacted topic at one moment, as a table."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ def snapshot(
     allow_inexact: bool = False,
     **options: object,
 ) -> DataFrame:
-    """The last record of each key, as a DataFrame, without keys that are deleted.
+    """The last record of each key, as a DataFrame, without deleted keys.
 
-    Records without a key are left out. The DataFrame shows one moment: its end offsets are looked
-    up here, once. Only committed records count, unless the options say otherwise. Only leaders are
-    read. Later changes come from `changes(…, stream=True)`.
+    Records without a key are skipped. The DataFrame shows one moment: this call fixes its end
+    offsets. Only committed records count, unless the options say otherwise. Only leaders are read.
+    For later changes use `changes(…, stream=True)`.
 
     Args:
         topic: the name of one topic.
         bootstrap: some of the brokers, as `host:port,…`.
         at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
-            `drumlin.Milliseconds`: the log up to its first record that is later. Offsets:
-            the exclusive end of each partition, as `{0: 100, 1: 200}`, or nested in the topic's
-            name, or as the JSON that `endingOffsets` takes.
+            `drumlin.Milliseconds`: the log up to the first record with a later timestamp. Offsets:
+            the exclusive end of each partition, as `{0: 100, 1: 200}`, or as `{topic: {…}}`, or as
+            JSON in the format of `endingOffsets`.
         columns: some of the columns below; None: all but `timestampType`.
         keys: `by partition`: equal keys in two partitions are two keys, and the highest offset is
-            the last record. `across partitions`: they are one key, and of the partitions' last
-            records the one with the latest timestamp wins (of equal ones the one in the higher
-            partition). Use this for topics that got more partitions, which moves keys. The result
-            is as good as the clocks that set the timestamps; and once a cleaner has removed the
-            tombstone of a moved key, its value in the old partition reappears.
+            the last record. `across partitions`: they are one key; of the last records in each
+            partition, the one with the latest timestamp wins, and if timestamps are equal, the one
+            in the higher partition. Use this if partitions were added to the topic, as that moves
+            keys. The result is as good as the clocks that set the timestamps; and once a cleaner
+            has removed the tombstone of a moved key, its value in the old partition reappears.
         reducers: the number of parts of the state, each of which must fit a worker's memory; None:
             by the size of the log.
-        task_memory: how many bytes of the state a task holds before it passes them on.
+        task_memory: the number of bytes of the state that a task holds before it passes them on.
         allow_inexact: whether to accept a state if the log has lost records of it.
-        options: those of `format("drumlin")`, except for those that choose what to read.
+        options: options of `format("drumlin")`, except for those that choose what to read.
 
     Returns:
         One row per key: `key` binary, `value` binary, `headers` array of struct of `key` string and
@@ -68,8 +68,8 @@ def snapshot(
         OptionError: the options are invalid.
         ValueError: `keys` has another value.
         DataLoss: the moment lies outside of the log.
-        StateNotExact: a cleaner has removed records of that state. Running the query raises it,
-            too, if a cleaner does so in the meantime.
+        StateNotExact: a cleaner has removed records of that state. Also raised when the query runs,
+            if a cleaner removes records in the meantime.
     """
     from drumlin.spark.state.moment import limit_of
     from drumlin.spark.state.options import COLUMNS, StateOptions, with_state_keywords
@@ -86,7 +86,7 @@ def snapshot(
 
 
 def _across_partitions(spark: SparkSession, options: StateOptions, plan: StatePlan) -> DataFrame:
-    """The latest of the partitions' last records of each key, unless it is a tombstone."""
+    """For each key, the latest of the partitions' last records, unless it is a tombstone."""
     from pyspark.sql.functions import col, max_by, struct
 
     requested = options.source.columns
@@ -100,7 +100,7 @@ def _across_partitions(spark: SparkSession, options: StateOptions, plan: StatePl
 def snapshot_of(
     spark: SparkSession, options: StateOptions, plan: StatePlan, *, with_tombstones: bool = False
 ) -> DataFrame:
-    """The last record of each key of each partition, at the moment of a plan."""
+    """The last record of each key in each partition, at the moment of the plan."""
     from drumlin.spark.source import spark_schema
     from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.shuffle import reduced_and_merged

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PlannedBatch:
-    """A batch of which begin and end are known; nothing is read before a target asks."""
+    """A batch with fixed begin and end offsets. Nothing is read until the target calls a method."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PlannedBatch:
     ) -> None:
         """
         Args:
-            check: raises what speaks against the batch, once it is read.
+            check: called once the batch is read; raises an error if it must not be committed.
         """
         self._spark, self._parsed, self._source = spark, parsed, source
         self._check = check
@@ -68,10 +68,10 @@ class PlannedBatch:
 
 
 def look_up(client: Client, topic: str) -> Source:
-    """The topic of that name, as it is now.
+    """The current id and partitions of the topic with this name.
 
     Raises:
-        UnknownTopic: there is none.
+        UnknownTopic: there is no such topic.
     """
     client.refresh()
     found = client.describe_topics([topic])[topic]

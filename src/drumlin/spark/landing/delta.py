@@ -1,17 +1,18 @@
 """A Delta table: every record of a topic, or the last value of each key.
 
-How far the table reaches is in the same commit, as Delta means it to be: the version of an
-application's transaction, one for each partition. Delta refuses a commit if another one has said so
-meanwhile: of two runs at once one fails. The table's description says which topic it is of.
+Each commit also stores the offsets that the table has reached, in Delta's own way: as the version
+of an application transaction (`txn`), one for each partition. Delta refuses a commit if another
+commit has changed these versions meanwhile, so of two concurrent runs one fails. The table's
+description names the topic.
 
-Upserted, a deleted key keeps its row, without a value: within a partition offsets say what is last,
-but where the topic was given more partitions, an older record of another one may still come. Then
-the latest timestamp decides, as nothing else says what came first.
+In upsert mode a deleted key keeps its row, with a null value. Within a partition, offsets order the
+records of a key. But if partitions were added to the topic, an older record of the key may still
+arrive from another partition. Then the latest timestamp wins, as there is no better order.
 
-The package `deltalake` writes the table: no jar, and no Spark session that is set up for Delta.
-Records that are appended are written by the tasks that read them, and committed by the driver.
-Those that are upserted Spark reduces to the last of each key; the merge runs in the driver, on all
-of its cores, and with the batch in its memory.
+The package `deltalake` writes the table, so neither a jar nor a Spark session with Delta is needed.
+In append mode the tasks that read the records write them, and the driver commits. In upsert mode
+Spark reduces the records to the last one of each key; the merge runs in the driver, on all of its
+cores, with the batch in its memory.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _SCHEMAS: Final = {
         }
     ),
 }
-#: The records of one partition come in order. Of two partitions, the later record counts.
+#: Records of the same partition arrive in order. Between partitions, the later timestamp wins.
 _IS_LATER: Final = """
 new.partition = old.partition OR new.timestamp > old.timestamp
 OR (new.timestamp = old.timestamp AND new.partition > old.partition)
@@ -69,7 +70,7 @@ OR (new.timestamp = old.timestamp AND new.partition > old.partition)
 
 
 class Table:
-    """A Delta table as one run sees it."""
+    """A Delta table, used by one run."""
 
     def __init__(self, url: str, mode: Mode) -> None:
         self._url, self._mode = url, mode
@@ -108,7 +109,7 @@ class Table:
             raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is held."""
 
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> None:
         write = partial(write_files, partial(_folder, table.table_uri))
@@ -150,14 +151,14 @@ class Table:
             .when_not_matched_insert_all()
             .execute()
         )
-        if table.version() == before:  # no row differs, which makes no commit
+        if table.version() == before:  # no row has changed, so merge did not commit
             table.create_write_transaction([], "append", _SCHEMAS["upsert"], commit_properties=told)
 
     def _opened(self, position: Position) -> DeltaTable:
-        """The table, which is made if it is not there.
+        """The table, created if it does not exist.
 
         Raises:
-            OtherRun: it was not there, and now it has records.
+            OtherRun: the table did not exist, and another run has created and filled it.
         """
         if self._table is None:
             told = {"topic": position.topic, "topic_id": position.topic_id, "mode": self._mode}
@@ -169,10 +170,10 @@ class Table:
         return self._table
 
     def _described(self, table: DeltaTable) -> tuple[str, str]:
-        """Of which topic it is.
+        """Name and id of the topic that is landed in this table.
 
         Raises:
-            LandingRefused: it was not made by a landing, or in the other mode.
+            LandingRefused: the table was not created by a landing, or is in the other mode.
         """
         try:
             found = json.loads(table.metadata().description or "{}")
@@ -187,7 +188,7 @@ class Table:
 
 
 def _folder(url: str) -> ArrowFolder:
-    """The table's, with paths below it."""
+    """The table's folder; paths are relative to it."""
     return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url)), "")
 
 

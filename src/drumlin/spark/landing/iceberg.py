@@ -1,16 +1,17 @@
 """An Iceberg table: every record of a topic, or the last value of each key.
 
-How far the table reaches, in which topic, is in the summary of the snapshot that brought the
-records. `told` finds it there: a table that is rolled back goes on from where it is then. Snapshots
-of others say nothing of it, and old ones expire, so the table's properties have it as well.
+The topic, and the offsets that the table has reached, are in the summary of the snapshot that added
+the records. `told` reads them there, so a table that was rolled back continues from the offsets of
+that snapshot. Snapshots of other writers have no offsets, and old snapshots expire, so the table's
+properties hold the offsets as well.
 
-Upserted, the table is divided by `bucket(N, key)`. A batch rewrites the buckets of its keys, one
-after the other in each task, and no other ones (copy-on-write): a table has no equality deletes,
-nor positional ones, that a reader would have to know. A key that is deleted has no row.
+In upsert mode the table is partitioned by `bucket(N, key)`. A batch rewrites only the buckets of
+its keys, and each task rewrites its buckets one after the other (copy-on-write). So there are no
+equality or positional deletes that readers would have to support. A deleted key has no row.
 
-Spark's tasks write all files, by `iceberg_files.py`. The driver commits their names, and checks
-immediately before that no other run has landed since: pyiceberg repeats a commit that another one
-has overtaken, which is right if that was maintenance.
+Spark's tasks write all files (`iceberg_files.py`). The driver commits the file names, and checks
+immediately before that no other run has landed since: pyiceberg retries a commit that conflicts
+with another one, which is correct only if the other one was maintenance.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame
 
-#: Enough for some millions of keys; how many are right for more depends on what a task may take.
+#: Enough for some millions of keys. With more keys, choose it by the memory of a task.
 BUCKETS: Final = 16
 _TOPIC: Final = "drumlin.topic"
 _TOPIC_ID: Final = "drumlin.topic-id"
@@ -103,22 +104,22 @@ _SCHEMAS: Final = {
 
 
 class Told(NamedTuple):
-    """What a table says of the landing."""
+    """The progress of the landing, as stored in the table."""
 
     position: Position
-    #: Of the commit that told it; "" where there was none.
+    #: The id of the commit that stored `position`; "" if no batch was committed yet.
     commit: str
 
 
 class IcebergTable:
-    """An Iceberg table as one run sees it."""
+    """An Iceberg table, used by one run."""
 
     def __init__(self, catalog: str, name: Sequence[str], mode: Mode, buckets: int) -> None:
         """
         Args:
-            catalog: the name by which pyiceberg's configuration has it.
-            name: of the table, after that of its namespace.
-            buckets: how many an upserted table is made with.
+            catalog: the catalog's name in pyiceberg's configuration.
+            name: the namespace, and then the table's name.
+            buckets: the number of buckets, if an upsert table is created.
         """
         self._catalog_name, self._name, self._mode = catalog, tuple(name), mode
         self._buckets = buckets
@@ -144,7 +145,7 @@ class IcebergTable:
             self._upsert(table, batch, position)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Forget catalog and table; no resource is held."""
         self._catalog = self._table = None
 
     def _append(self, table: Table, batch: Batch, position: Position) -> None:
@@ -157,11 +158,11 @@ class IcebergTable:
         held = self.files_by_bucket()
         buckets = _bucket_count(table)
         changes = batch.map(READ, partial(bucketed, buckets), CHANGED)
-        # Spark would join the partitions of a small shuffle, and one task would write all buckets.
+        # Without a number, Spark would coalesce a small shuffle, and one task write all buckets.
         tasks = min(buckets, _shuffle_partitions(changes))
         writing = Writing.of(table)
 
-        def rewrite(changes: pa.Table) -> pa.Table:  # Spark looks how many arguments there are
+        def rewrite(changes: pa.Table) -> pa.Table:  # Spark inspects the number of arguments
             return rewrite_bucket(writing, held, changes)
 
         grouped = changes.repartition(tasks, "bucket").groupBy("bucket")
@@ -173,7 +174,7 @@ class IcebergTable:
     def files_by_bucket(self) -> dict[int, list[FileScanTask]]:
         """
         Raises:
-            LandingRefused: some are of another division of the table.
+            LandingRefused: files were written under another partition spec.
         """
         assert self._table is not None
         table = self._table
@@ -191,10 +192,10 @@ class IcebergTable:
         added: Collection[DataFile],
         removed: Collection[DataFile] = (),
     ) -> None:
-        """Make a snapshot with these files and this position.
+        """Commit a snapshot with these files and this position.
 
         Raises:
-            OtherRun: another run has landed since the position was asked for.
+            OtherRun: another run has landed since the position was read.
         """
         assert self._table is not None
         table = self._table
@@ -214,8 +215,8 @@ class IcebergTable:
             transaction.set_properties(
                 {name: summary[name] for name in (_OFFSETS, _COMMIT, _AT_END) if name in summary}
             )
-            # A snapshot of its own, even if it has no record: of two commits one is known by that
-            # to have been overtaken.
+            # Create a snapshot even without records: so that of two concurrent commits, the second
+            # one is detected.
             with self._snapshot(transaction, summary, is_rewrite=bool(removed)) as snapshot:
                 for each in removed:
                     snapshot.delete_data_file(each)
@@ -237,10 +238,10 @@ class IcebergTable:
         )
 
     def opened(self, position: Position) -> Table:
-        """The table, which is made if it is not there.
+        """The table, created if it does not exist.
 
         Raises:
-            OtherRun: it was not there, and now it is.
+            OtherRun: another run has created the table meanwhile.
         """
         if self._table is not None:
             return self._table
@@ -248,7 +249,7 @@ class IcebergTable:
             _TOPIC: position.topic,
             _TOPIC_ID: position.topic_id,
             _MODE: self._mode,
-            # Nobody looks for a value by its first bytes.
+            # Bounds of values would be useless: no query filters by a value's first bytes.
             "write.metadata.metrics.column.value": "counts",
             "commit.manifest-merge.enabled": "true",
             "write.metadata.delete-after-commit.enabled": "true",
@@ -272,7 +273,8 @@ class IcebergTable:
     def _check(self, table: Table) -> None:
         """
         Raises:
-            LandingRefused: it was not made by a landing, or in the other mode, or was changed.
+            LandingRefused: the table was not created by a landing, is in the other mode, or has
+                another partition spec or other columns.
         """
         properties = table.properties
         if _TOPIC not in properties:
@@ -293,21 +295,22 @@ class IcebergTable:
 
     @contextmanager
     def _asked(self) -> Iterator[Catalog]:
-        """The catalog; what goes wrong there is told with its name."""
+        """The catalog. Its errors are raised as `LandingRefused`, with the catalog's name."""
         try:
             if self._catalog is None:
                 self._catalog = load_catalog(self._catalog_name)
             yield self._catalog
         except LandingRefused:
             raise
-        except Exception as error:  # catalogs have no common class of errors
+        except Exception as error:  # the errors of catalogs have no common class
             raise LandingRefused(f"catalog {self._catalog_name!r}: {error}") from error
 
 
 class _Rewrite(_OverwriteFiles):
     """A snapshot that replaces files.
 
-    pyiceberg's own carries the manifests on whose files are all gone, one more with each snapshot.
+    pyiceberg's own class also keeps manifests whose files are all deleted: their number would grow
+    with each snapshot.
     """
 
     def _existing_manifests(self) -> list[ManifestFile]:
@@ -316,9 +319,9 @@ class _Rewrite(_OverwriteFiles):
 
 
 class _Checked(Table):
-    """A table that is not read anew once another run has landed in it.
+    """A table whose refresh fails if another run has landed in it.
 
-    pyiceberg does so before it tries a commit once more.
+    pyiceberg refreshes the table before it retries a commit.
     """
 
     _known: set[str]
@@ -327,7 +330,7 @@ class _Checked(Table):
     def of(cls, table: Table, known: set[str]) -> Self:
         """
         Args:
-            known: the commit from which the batch goes on, and its own.
+            known: the ids of the commit that the batch continues from, and of the batch's own.
         """
         location = table.metadata_location
         made = cls(table.name(), table.metadata, location, table.io, table.catalog)
@@ -352,7 +355,7 @@ def _shuffle_partitions(frame: DataFrame) -> int:
 
 
 def _bucket_count(table: Table) -> int:
-    """0 where it is not divided by the hash of its keys, and by nothing else."""
+    """The number of buckets; 0 if the table is not partitioned by `bucket(N, key)` alone."""
     found = [(each.source_id, each.transform) for each in table.spec().fields]
     if len(found) == 1 and found[0][0] == _KEY and isinstance(found[0][1], BucketTransform):
         return found[0][1].num_buckets
@@ -360,19 +363,19 @@ def _bucket_count(table: Table) -> int:
 
 
 def told(metadata: TableMetadata) -> Told:
-    """How far the table is by the newest snapshot that says so, else by its properties.
+    """The progress stored in the newest snapshot that has it, or else in the properties.
 
     Raises:
-        LandingRefused: it was rolled back, and none of the snapshots that it still has says so.
+        LandingRefused: the table was rolled back, and no ancestor that is left stores offsets.
     """
     snapshot = metadata.current_snapshot()
     while snapshot is not None:
         found = _summary(snapshot)
         if _OFFSETS in found:
             return _told(found)
-        if snapshot.sequence_number == 1:  # the first one: nothing landed in this history
+        if snapshot.sequence_number == 1:  # the first snapshot: nothing has landed in this history
             return Told(_told(metadata.properties).position._replace(offsets={}), "")
-        # Of one whose parent has expired the number of the parent may be gone as well.
+        # If the parent has expired, the parent id may be missing as well.
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else metadata.snapshot_by_id(parent)
     newest = _told(metadata.properties)

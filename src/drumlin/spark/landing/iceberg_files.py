@@ -1,6 +1,6 @@
-"""Data files of an Iceberg table, which Spark's tasks write: none goes through the driver.
+"""Writes the data files of an Iceberg table, in Spark's tasks: no data passes through the driver.
 
-An attempt that does not count leaves files that no snapshot names.
+A failed task attempt leaves orphan files, which no snapshot refers to.
 """
 
 from __future__ import annotations
@@ -33,47 +33,48 @@ from pyiceberg.typedef import Record
 from drumlin.spark.landing.latest import last_of_partitions, latest
 from drumlin.spark.landing.record_files import COLUMNS, write_files
 
-#: What an upsert reads of a topic, and what a task keeps of that.
+#: The columns that an upsert reads from a topic, and the schema of the records that tasks shuffle.
 READ: Final = "partition,offset,timestamp,key,value"
 CHANGED: Final = "bucket int, partition int, offset long, timestamp long, key binary, value binary"
-#: What tasks tell: a file as pyiceberg describes it, pickled.
+#: The result rows of tasks that append: pyiceberg's `DataFile`, pickled.
 WRITTEN: Final = "file binary"
-#: ... and of which bucket it has all rows now; null where the bucket is empty.
+#: The result rows of tasks that rewrite: a bucket and its new file, null if the bucket is empty.
 REWRITTEN: Final = "bucket int, file binary"
 _REWRITTEN: Final = pa.schema([("bucket", pa.int32()), ("file", pa.binary())])
-#: How much of a task's records is held in memory, and sent on without what is superseded.
+#: The size of the records that a task buffers before it reduces them to the last ones and passes
+#: these on.
 _REDUCED_BYTES: Final = 64 << 20
-#: A row group, which a reader takes or leaves by its first and its last key.
+#: The size of a row group: readers skip row groups by their minimum and maximum key.
 _ROWS_IN_GROUP: Final = 100_000
 
 
 class Writing(NamedTuple):
-    """What a task must know of the table."""
+    """The parts of a table that a task needs."""
 
     io: FileIO
     metadata: TableMetadata
 
     @classmethod
     def of(cls, table: Table) -> Self:
-        """Without its history, which may be long."""
+        """The parts of this table, without its history, which may be long."""
         history: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": []}
         now = {**history, "refs": {}, "current_snapshot_id": None}
         return cls(table.io, table.metadata.model_copy(update=now))
 
     def create(self, name: str) -> tuple[str, Any]:
-        """A new file of the table: its path, and a stream into it."""
+        """Create a data file of the table; returns its path, and an output stream."""
         metadata = self.metadata
         places = load_location_provider(metadata.location, metadata.properties)
         path = places.new_data_location(name)
         return path, self.io.new_output(path).create()
 
     def columns(self, names: str) -> Schema:
-        """These columns, as the table has them."""
+        """The table's schema, reduced to these columns."""
         return self.metadata.schema().select(*names.split(","))
 
 
 def append_files(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Write a task's records; a file for each partition."""
+    """Write a task's records, to one file for each partition."""
     columns = writing.columns(COLUMNS)
     schema = schema_to_pyarrow(columns)
     rows = (batch.select(schema.names).cast(schema) for batch in batches)
@@ -83,7 +84,7 @@ def append_files(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def bucketed(buckets: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The last record of each key, with its bucket; of a key that is read far apart, several."""
+    """The last record of each key, with its bucket; several if a key's records are far apart."""
     kept: list[pa.RecordBatch] = []
     for batch in batches:
         kept.append(batch.filter(pc.is_valid(batch["key"])))
@@ -96,9 +97,9 @@ def bucketed(buckets: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Tab
 
 def _bucketed(buckets: int, records: pa.Table) -> pa.Table:
     last = last_of_partitions(records)
-    # As Iceberg's transform has it.
+    # The hash of Iceberg's bucket transform.
     found = [(mmh3.hash(key) & 0x7FFFFFFF) % buckets for key in last["key"].to_pylist()]
-    # A number is the same in Spark, whatever its time zone.
+    # As a number, so that the session's time zone makes no difference.
     time_us = last["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     last = last.set_column(last.schema.get_field_index("timestamp"), "timestamp", time_us)
     return last.add_column(0, "bucket", pa.array(found, pa.int32()))
@@ -107,11 +108,11 @@ def _bucketed(buckets: int, records: pa.Table) -> pa.Table:
 def rewrite_bucket(
     writing: Writing, held: Mapping[int, Sequence[FileScanTask]], changes: pa.Table
 ) -> pa.Table:
-    """Write the rows of a bucket anew, if these records change any of them."""
+    """Rewrite the file of a bucket, if these records change any of its rows."""
     bucket = changes["bucket"][0].as_py()
     columns = writing.columns(READ)
     schema = schema_to_pyarrow(columns)
-    nullable = pa.schema([each.with_nullable(True) for each in schema])  # as deletions are
+    nullable = pa.schema([each.with_nullable(True) for each in schema])  # tombstones have no value
     before = _read(writing, columns, held.get(bucket, ())).select(schema.names).cast(nullable)
     rows, is_changed = merged(before, _as_rows(changes, nullable))
     if not is_changed:
@@ -126,7 +127,7 @@ def rewrite_bucket(
 
 
 def merged(before: pa.Table, changes: pa.Table) -> tuple[pa.Table, bool]:
-    """The rows of a bucket after these records, by key, and whether that makes a difference."""
+    """The rows of a bucket with these records applied, sorted by key; and whether any changed."""
     is_new = pa.array([False] * len(before) + [True] * len(changes))
     both = pa.concat_tables([before, changes]).append_column("is_new", is_new)
     found = latest(last_of_partitions(both))
@@ -136,7 +137,7 @@ def merged(before: pa.Table, changes: pa.Table) -> tuple[pa.Table, bool]:
 
 
 def described(writing: Writing, path: str, columns: Schema, *partition: int) -> DataFile:
-    """A file that is written, with what its end says of its columns."""
+    """The entry for a written file, with the column statistics of its footer."""
     metadata, source = writing.metadata, writing.io.new_input(path)
     with source.open() as stream:
         found = pq.read_metadata(stream)
@@ -160,12 +161,12 @@ def described(writing: Writing, path: str, columns: Schema, *partition: int) -> 
 
 
 def _read(writing: Writing, columns: Schema, files: Sequence[FileScanTask]) -> pa.Table:
-    """The rows of these files, without those that others have deleted from them."""
+    """The rows of these files, without rows that other writers have deleted."""
     return ArrowScan(writing.metadata, writing.io, columns, AlwaysTrue()).to_table(files)
 
 
 def _as_rows(changes: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Records, with the columns of the table."""
+    """The records, with the table's columns and types."""
     time = changes["timestamp"].cast(pa.timestamp("us", "UTC"))
     changes = changes.set_column(changes.schema.get_field_index("timestamp"), "timestamp", time)
     return changes.select(schema.names).cast(schema)

@@ -1,6 +1,6 @@
-"""`drumlin.spark.land`: topics brought into tables and files, every record once.
+"""`drumlin.spark.land`: copies topics into tables and files, every record exactly once.
 
-The loop keeps nothing: each batch begins where the target ends, and is planned anew.
+The loop has no state of its own: each batch starts at the position stored in the target.
 """
 
 from __future__ import annotations
@@ -35,31 +35,32 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.planning.group_progress import GroupProgress
 
 BATCH_OFFSETS: Final = 1_000_000
-#: The part of delete.retention.ms after which a target is told that nothing was new.
+#: The fraction of delete.retention.ms after which a target without new records gets a commit that
+#: stores the time.
 _TOLD_AFTER: Final = 0.25
 _ISOLATION: Final = "kafka.isolation.level"
-#: What else a landing leaves to its user, besides how to reach the cluster.
+#: The options that a user may set, besides those of the connection.
 _ALLOWED: Final = {"failondataloss", "minpartitions", "maxrecordsperpartition"}
 _GROUP: Final = "commitoffsetstogroup"
 
 
 class Landing(NamedTuple):
-    """How far one topic has landed."""
+    """The progress of one topic."""
 
     topic: str
     topic_id: str
     to: str
     mode: Mode
-    #: How many offsets this run has landed; a compacted log has fewer records.
+    #: The number of offsets that this run has landed; a compacted log has fewer records.
     offsets: int
     batches: int
-    #: By partition, the first offset that the target does not hold, and where the log ends.
+    #: By partition: the first offset that the target does not hold, and the log's end offset.
     position: dict[int, int]
     ends: dict[int, int]
 
     @property
     def lag(self) -> int:
-        """How many offsets the target is behind."""
+        """The number of offsets that the target is behind."""
         return sum(max(end - self.position.get(each, 0), 0) for each, end in self.ends.items())
 
 
@@ -77,39 +78,39 @@ def land(
     on_progress: Callable[[Landing], None] | None = None,
     **options: object,
 ) -> list[Landing]:
-    """Add to tables or files what topics have and these have not, every record once.
+    """Copy the new records of topics to tables or files, every record exactly once.
 
-    Records and the position that is reached become visible together, in the target's own commit.
-    There is no checkpoint: whatever is killed, the next run goes on where the target ends. Only
+    Each commit of the target makes records and the new position visible together. There is no
+    checkpoint: after a kill at any moment, the next run continues from the target's position. Only
     committed records land.
 
     Args:
         topics: a name, or several.
-        to: where: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
+        to: the target: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
             `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
             `postgresql://USER@HOST/DATABASE[?table=NAME]` (the name is the topic's by default).
             `{topic}` stands for the topic's name, and is needed for several topics.
         bootstrap: some of the brokers, as `host:port,…`.
-        mode: `append`: every record is a row. `upsert`: every key is one, with its last value;
-            records without a key are left out. None: upsert where the topic is compacted.
-        batch_offsets: about how many offsets a batch has, and with it a commit of the target.
+        mode: `append`: a row for every record. `upsert`: a row for every key, with its last value;
+            records without a key are skipped. None: `upsert` for compacted topics, else `append`.
+        batch_offsets: the approximate number of offsets in a batch, which is one commit.
         group: a consumer group whose offsets show the progress; they are never read.
-        every_s: land again and again, with so many seconds between the end of a round and the next,
-            until `stop`. None: return when what is there now has landed.
-        stop: ends the loop after the batch at hand.
+        every_s: land repeatedly, with a pause of this many seconds between rounds, until `stop` is
+            set. None: return when all records that are in the log now have landed.
+        stop: set it to end the loop after the current batch.
         on_progress: called after each batch.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
-            and `failOnDataLoss`: false goes on where the log begins now, if it has lost records.
+            and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 
     Returns:
-        How far each topic has landed, in their order.
+        The progress of each topic, in the order of `topics`.
 
     Raises:
-        OtherTopic: a target is of another topic, or the topic was deleted and created again.
+        OtherTopic: a target belongs to another topic, or the topic was deleted and recreated.
         OtherRun: another run lands into the same target.
-        RecordsLost: what follows the target's position is no longer in the log, or tombstones may
-            not be, as it landed too long ago.
-        LandingRefused: the target has something else in its place.
+        RecordsLost: the records after the target's position are no longer in the log; or the last
+            run was so long ago that tombstones may have been removed.
+        LandingRefused: there is something in the target's place that no landing has created.
         OptionError, ValueError: an argument or option is invalid.
         UnknownTopic: there is no such topic.
     """
@@ -140,9 +141,9 @@ def landed(
     mode: Mode | None = None,
     **options: object,
 ) -> list[Landing]:
-    """How far topics have landed, and how far the targets are behind. Starts no Spark.
+    """The progress of topics, and how far their targets lag behind. Read-only, without Spark.
 
-    Args and errors are those of `land`. Changes nothing.
+    Arguments and errors are those of `land`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     check_places(to, names)
@@ -158,7 +159,7 @@ def _options(
 ) -> dict[str, str]:
     """
     Raises:
-        OptionError: an option is unknown, or is the landing's own.
+        OptionError: an option is unknown, or is set by the landing itself.
     """
     for name in options:
         lowered = name.lower()
@@ -196,7 +197,7 @@ class _Run:
         self._to = without_password(to.replace(TOPIC, topic))
         self._target: Target = open_target(to, topic, self._mode)
         self._offsets = self._batches = 0
-        #: When this run has last found the target at the log's end.
+        #: The last time at which this run found the target at the log's end.
         self._at_end_ms: int | None = None
 
     def __enter__(self) -> Self:
@@ -206,7 +207,7 @@ class _Run:
         self._target.close()
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None] | None) -> None:
-        """Land what is committed when the round begins, batch by batch."""
+        """Land, batch by batch, all records that are committed when the round begins."""
         until: dict[int, int] | None = None
         asked_ms = _now_ms()
         while not stop.is_set():
@@ -214,7 +215,7 @@ class _Run:
             if until is None:
                 until = self._ends()
             begin = self._begin(held.offsets)
-            # A partition that is new since then is for the next round.
+            # A partition created since then is left to the next round.
             begin = {each: offset for each, offset in begin.items() if each in until}
             end = batch_end(begin, until, self._batch_offsets)
             at_end_ms = self._at_end(held, asked_ms)
@@ -225,7 +226,7 @@ class _Run:
                 break
             self._check_deletions(at_end_ms)
             reached_ms = asked_ms if end == until else at_end_ms
-            # Once more when all is read, as a cleaner may run meanwhile.
+            # Checked again after reading, as a cleaner may run meanwhile.
             check = partial(self._check_deletions, at_end_ms)
             self._add(source, begin, end, reached_ms, check)
             self._offsets += sum(end.values()) - sum(begin.values())
@@ -237,7 +238,7 @@ class _Run:
         self._report_to_group(held.offsets, may_end=True)
 
     def tell(self) -> Landing:
-        """As it is now."""
+        """The topic's current progress."""
         source, held = self._looked_up()
         return self._landing(source, held.offsets, self._ends())
 
@@ -256,13 +257,17 @@ class _Run:
         self._target.add(batch, Position(source.topic, source.topic_id, end, at_end_ms))
 
     def _at_end(self, held: Position, asked_ms: int) -> int | None:
-        """Since when no tombstone was missed: what the target says, or this run knows better."""
+        """The last time at which the target was at the log's end; None: unknown.
+
+        No tombstone that was written before this time was missed. Before the first batch it is
+        the time of the request for end offsets.
+        """
         if not held.offsets:
             return asked_ms
         return max((each for each in (held.at_end_ms, self._at_end_ms) if each), default=None)
 
     def _is_time_due(self, held: Position, asked_ms: int) -> bool:
-        """Whether the target has to be told that there was nothing new for a long time."""
+        """Whether the target's time at the log's end is so old that it must be committed again."""
         retention_ms = self._deletions_stay_ms()
         if retention_ms is None or not held.offsets:
             return False
@@ -271,7 +276,7 @@ class _Run:
     def _check_deletions(self, at_end_ms: int | None) -> None:
         """
         Raises:
-            RecordsLost: tombstones may be gone.
+            RecordsLost: tombstones may have been removed before they landed.
         """
         retention_ms = self._deletions_stay_ms()
         if retention_ms is None or not self._parsed.fail_on_data_loss:
@@ -285,7 +290,7 @@ class _Run:
             )
 
     def _deletions_stay_ms(self) -> int | None:
-        """For how long a cleaner leaves tombstones that count here; None: for ever."""
+        """How long the cleaner keeps tombstones; None: forever, or they do not matter."""
         if self._mode == "append":
             return None
         configs = self._client.topic_configs(self._topic)
@@ -294,10 +299,10 @@ class _Run:
         return int(configs["delete.retention.ms"].value or 0)
 
     def _looked_up(self) -> tuple[Source, Position]:
-        """The topic, and how far the target is in it.
+        """The topic, and the target's position in it.
 
         Raises:
-            OtherTopic: the target is of another one.
+            OtherTopic: the target belongs to another topic.
         """
         from drumlin.spark.landing.batch import look_up
 
@@ -309,10 +314,10 @@ class _Run:
         return source, held
 
     def _begin(self, held: Mapping[int, int]) -> dict[int, int]:
-        """Where the next batch begins.
+        """The offsets at which the next batch begins.
 
         Raises:
-            RecordsLost: not where the target ends, as records are missing there.
+            RecordsLost: records after the target's position are missing in the log.
         """
         from drumlin.spark.options.offsets import TopicPartition
         from drumlin.spark.planning.cluster import Cluster

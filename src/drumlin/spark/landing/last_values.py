@@ -1,4 +1,4 @@
-"""What a lake of Parquet files says of each key: it has every record, the last one counts."""
+"""The last value of each key in a lake of Parquet files, which holds every record."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
 
 def last_values(spark: SparkSession, folder: str) -> DataFrame:
-    """The last value of each key in a lake of Parquet files, without keys that are deleted.
+    """The last value of each key in a lake of Parquet files, without deleted keys.
 
-    Within a partition offsets say what is last. A key is in several partitions if the topic was
-    given more of them: then the latest timestamp decides, as nothing else says what came first.
+    Within a partition, the highest offset wins. If partitions were added to the topic, a key may be
+    in several of them: then the latest timestamp wins, as there is no better order.
 
     Args:
-        folder: of the lake that `land` has made, as Spark names it.
+        folder: the folder of a lake that `land` has written, as a path for Spark.
 
     Returns:
-        A row a key: `key` binary, `offset` long, `timestamp` timestamp, `value` binary.
+        One row per key: `key` binary, `offset` long, `timestamp` timestamp, `value` binary.
 
     Raises:
         AnalysisException: Spark finds no files there.

@@ -1,16 +1,17 @@
-"""A lake of Parquet files: every record of a topic, each once.
+"""A lake of Parquet files: every record of a topic, exactly once.
 
-Each batch is a load: a folder with records and with the offsets up to which the lake reaches:
+Each batch is a load: a folder with the records, and with the end offsets that the lake has reached:
 
     lake/load=00000000/0-00000000000000000000-00000000000000000750.parquet
                        1-00000000000000000000-00000000000000000730.parquet
                        _offsets.json
     lake/load=00000001/...
 
-Tasks write files aside, and the driver renames the finished folder into its place: from that moment
-records and offsets are there, together. Of two runs at once one finds its place taken, and fails.
+Tasks write files to a temporary folder. The driver renames the finished folder to its final name,
+which makes records and offsets visible together. Of two concurrent runs, one finds that the name
+exists, and fails.
 
-A lake is a local folder, or one on Hadoop. Object stores cannot rename a folder at once.
+A lake is a folder on a local disk or in HDFS. Object stores cannot rename a folder atomically.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ from drumlin.spark.landing.target import Batch, LandingRefused, OtherRun, Positi
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-#: Whoever reads a folder with Spark or Arrow does not see names that begin with an underscore.
+#: Spark and Arrow ignore names that begin with an underscore.
 _OFFSETS: Final = "_offsets.json"
 _ASIDE: Final = "_aside"
-#: No load takes so long without beginning another task.
+#: Temporary folders that were not modified for this long belong to dead runs: a load starts tasks
+#: more often.
 _DEAD_AFTER: Final = timedelta(days=1)
 
 
 class Lake:
-    """A lake as one run sees it."""
+    """A lake, used by one run."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._files, self._folder = open_lake(url)
         self._newest = -1
-        #: A folder of this run, for what is not finished.
+        #: This run's folder for unfinished files.
         self._aside = f"{self._folder}/{_ASIDE}/{uuid.uuid4()}"
 
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
@@ -72,10 +74,10 @@ class Lake:
             self.tidy()
 
     def show(self, written: Collection[Row], batch: Batch, position: Position) -> None:
-        """Make a load of these files.
+        """Publish these files as the next load.
 
         Raises:
-            OtherRun: its place is taken.
+            OtherRun: another run has published a load of this number.
         """
         load = _load(self._newest + 1)
         finished = f"{self._aside}/{load}"
@@ -95,7 +97,7 @@ class Lake:
             raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
 
     def tidy(self) -> None:
-        """Remove what tasks have left that did not count, of this run and of those long dead."""
+        """Remove unfinished files: those of this run, and those of dead runs."""
         left = fs.FileSelector(f"{self._folder}/{_ASIDE}", allow_not_found=True)
         before = datetime.now(UTC) - _DEAD_AFTER
         found = self._files.get_file_info(left)
@@ -105,7 +107,7 @@ class Lake:
                 self._files.delete_dir(path)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is held."""
 
     def _find_newest(self) -> int:
         entries = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
@@ -114,13 +116,13 @@ class Lake:
 
 
 def open_lake(url: str) -> tuple[fs.FileSystem, str]:
-    """The file system of the lake, and its path there."""
+    """The lake's file system, and the lake's path in it."""
     parts = urlsplit(url)
     if parts.scheme == "hdfs":
-        from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, in tasks neither
+        from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, even in tasks
 
-        # Not in fsspec's cache: a process that is forked later empties it, and would wait for ever
-        # for threads of this client, which it does not have.
+        # Kept out of fsspec's cache: a forked process clears the cache, and would wait forever for
+        # this client's threads, which do not exist in the fork.
         hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True)
         return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), parts.path
     return fs.LocalFileSystem(), str(Path(url).absolute())

@@ -1,12 +1,12 @@
-"""A table of PostgreSQL: every record of a topic, or the last value of each key.
+"""A PostgreSQL table: every record of a topic, or the last value of each key.
 
-Tasks copy what they read into a table aside, each attempt under an id of its own. The driver moves
-those that count into the table, and the position into `drumlin_positions`, in one transaction. A
-run has a lock of the server's on its table: of two at once one fails.
+Tasks copy their records into a staging table, each attempt under its own id. In one transaction the
+driver moves the rows of successful attempts into the table, and updates `drumlin_positions`. A run
+holds an advisory lock for its table, so of two concurrent runs one fails.
 
-Upserted, a deleted key keeps its row, without a value, as an older record of another partition may
-still come (see `delta.py`). An index of PostgreSQL takes no long key, so the unique one is on its
-hash; another one, by which keys are looked up, has no limit either.
+In upsert mode a deleted key keeps its row, with a null value, as an older record may still arrive
+from another partition (see `delta.py`). PostgreSQL's B-tree indexes refuse long keys, so the unique
+index is on the key's hash. The index for look-ups is a hash index, which has no limit either.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = "partition,offset,timestamp,key,value"
 _COPIED: Final = "attempt string, records long"
-#: How many records become Python's objects at once.
+#: The number of records that are converted to Python objects at once.
 _ROWS_AT_A_TIME: Final = 1000
-#: In place of a partition: its number is no offset, but the time of `Position.at_end_ms`.
+#: Stands for a partition in the row that holds `Position.at_end_ms` instead of an offset.
 _AT_END: Final = -1
 _IS_THERE: Final = "SELECT to_regclass(%s) IS NOT NULL"
 _MAKE_POSITIONS: Final = """
@@ -49,9 +49,9 @@ INSERT INTO drumlin_positions VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (landed, partition) DO UPDATE SET next_offset = excluded.next_offset
 """
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('drumlin:' || %s, 0))"
-#: Two that make the table of positions at the same moment would else both try.
+#: Serializes the creation of `drumlin_positions`: IF NOT EXISTS alone may fail under concurrency.
 _ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('drumlin', 0))"
-#: A time is a number, as records may have some that no calendar knows.
+#: Timestamps are numbers, as records may have ones outside of PostgreSQL's range.
 _ROW: Final = 'partition int, "offset" bigint, timestamp_ms bigint, key bytea, value bytea'
 _MAKE_ASIDE: Final = "CREATE UNLOGGED TABLE {} (attempt text, " + _ROW + ")"
 _MAKE: Final[Mapping[Mode, tuple[LiteralString, ...]]] = {
@@ -66,7 +66,7 @@ _APPEND: Final = """
 INSERT INTO {table} (partition, "offset", timestamp_ms, key, value)
 SELECT partition, "offset", timestamp_ms, key, value FROM {aside} WHERE attempt = ANY(%s)
 """
-#: Of each partition the last record of a key, and of these the latest. The same rule as Delta's.
+#: The last record of a key in each partition, and of these the latest: the rule of `latest.py`.
 _UPSERT: Final = """
 WITH of_partitions AS (
     SELECT DISTINCT ON (key, partition) partition, "offset", timestamp_ms, key, value FROM {aside}
@@ -82,13 +82,13 @@ WHERE excluded.partition = old.partition OR excluded.timestamp_ms > old.timestam
 
 
 class PostgresTable:
-    """A table as one run sees it."""
+    """A table, used by one run."""
 
     def __init__(self, url: str, table: Sequence[str], mode: Mode, shown: str) -> None:
         """
         Args:
-            table: its name, after that of a schema if there is one.
-            shown: the URL without a password.
+            table: the schema's name, if there is one, and then the table's name.
+            shown: the URL without a password, for messages.
         """
         self._url, self._mode, self._shown = url, mode, shown
         self._table, self._name = sql.Identifier(*table), ".".join(table)
@@ -150,7 +150,7 @@ class PostgresTable:
     def _read(self, connection: psycopg.Connection[Any]) -> Position | None:
         """
         Raises:
-            LandingRefused: there is a table that was not made by a landing, or in the other mode.
+            LandingRefused: the table was not created by a landing, or is in the other mode.
         """
         rows = []
         if self._exists(connection, "drumlin_positions"):
@@ -177,7 +177,7 @@ class PostgresTable:
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """
         Raises:
-            OtherRun: another one has the lock.
+            OtherRun: another run holds the lock.
         """
         if self._is_locked:
             return
@@ -186,7 +186,7 @@ class PostgresTable:
         self._is_locked = True
 
     def _make_aside(self, connection: psycopg.Connection[Any]) -> str:
-        """A new table for what tasks copy; those of runs that were killed go."""
+        """Create a staging table; drops those of killed runs."""
         prefix = f"drumlin_aside_{hashlib.sha256(self._name.encode()).hexdigest()[:16]}_"
         left = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() "
@@ -199,7 +199,10 @@ class PostgresTable:
         return aside
 
     def _drop(self, connection: psycopg.Connection[Any], names: Collection[str]) -> None:
-        """A task that Spark has given up may still write there: then the next batch drops it."""
+        """Drop staging tables.
+
+        An abandoned task may still write to one and lock it: then a later batch drops the table.
+        """
         for name in names:
             try:
                 with connection.transaction():
@@ -212,7 +215,7 @@ class PostgresTable:
     def _connect(self) -> psycopg.Connection[Any]:
         """
         Raises:
-            LandingRefused: the URL has no such form; libpq would show all of it.
+            LandingRefused: the URL is malformed. (The error of libpq would show its password.)
         """
         try:
             conninfo_to_dict(self._url)
@@ -224,7 +227,7 @@ class PostgresTable:
 
     @contextmanager
     def _told(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection; what it raises names the server, and ends it and the lock with it."""
+        """The connection. An error closes it, which releases the lock, and names the server."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
@@ -235,7 +238,7 @@ class PostgresTable:
 
 
 def copy_records(url: str, aside: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """What a task does; tells under which id."""
+    """Copy a task's records into the staging table; returns the attempt's id and their number."""
     attempt, records = uuid.uuid4().hex, 0
     statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(aside))
     with (

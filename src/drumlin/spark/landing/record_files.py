@@ -1,6 +1,6 @@
-"""Records as Parquet files, which the tasks that read them write: none goes through the JVM.
+"""Writes records to Parquet files, in the tasks that read them: no record passes through the JVM.
 
-Each attempt of a task writes under names of its own. Which of them count is for others to say.
+Each task attempt chooses unique file names. The caller decides which files become part of a target.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 COLUMNS: Final = "partition,offset,timestamp,key,value,headers"
-#: What a task tells of a file.
+#: The result rows of a task, one for each file.
 WRITTEN: Final = (
     "path string, partition int, first_offset long, end_offset long, records long, size long"
 )
 
 
 class Folder(Protocol):
-    """Where a task writes."""
+    """A place for a task's files."""
 
     def create(self, name: str, /) -> tuple[str, Any]:
-        """A new file: its path, and a stream that is to be closed."""
+        """Create a file; returns its path, and an output stream that the caller must close."""
 
 
 class ArrowFolder(NamedTuple):
     """A folder of one of Arrow's file systems."""
 
     files: fs.FileSystem
-    #: What paths begin with there: nothing, or a folder and a slash.
+    #: The first part of each path: empty, or a folder and a slash.
     prefix: str
 
     def create(self, name: str) -> tuple[str, Any]:
@@ -42,7 +42,7 @@ class ArrowFolder(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A file, and which records are in it."""
+    """A file that is being written, and the range of its records."""
 
     path: str
     stream: Any
@@ -55,7 +55,7 @@ class _Open(NamedTuple):
 def write_files(
     folder: Callable[[], Folder], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.Table]:
-    """Write a file for each partition of which there are records, and tell of it."""
+    """Write one file for each partition that has records; yields a `WRITTEN` row for each file."""
     where = folder()
     written: dict[int, _Open] = {}
     with contextlib.ExitStack() as streams:

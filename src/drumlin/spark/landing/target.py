@@ -1,8 +1,7 @@
-"""What a place must be able to do that a topic is landed in. One file for each kind of place.
+"""The interface of landing targets. Each kind of target has its own file.
 
-Records and position become visible together, in one atomic step of the target's own. So whatever
-is killed, the next run reads the position and goes on there: what is not in the target was not
-landed, and what is in it is never landed again.
+A target makes records and position visible together, in one atomic step. So after a kill at any
+moment, the next run reads the position and continues there: no record is skipped or landed twice.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.spark.options.transform import BatchFunction
 
-#: Every record is a row, or every key is one, with its last value.
+#: A row for every record, or a row for every key, with its last value.
 Mode: TypeAlias = Literal["append", "upsert"]
 MODES: tuple[Mode, ...] = ("append", "upsert")
 
 
 class LandingRefused(ClientError):
-    """Nothing was landed, as the target or the log is not what it has to be."""
+    """Nothing was landed, because the target or the log is not as expected."""
 
 
 class OtherTopic(LandingRefused):
-    """The target is of another topic than the one that is to be landed."""
+    """The target belongs to another topic."""
 
 
 class RecordsLost(LandingRefused):
-    """The log no longer has, or does not have, what follows the target's position."""
+    """Records after the target's position are no longer in the log, or not (yet) in it."""
 
 
 class OtherRun(LandingRefused):
@@ -39,7 +38,7 @@ class OtherRun(LandingRefused):
 
 
 class Source(NamedTuple):
-    """A topic, and which one of that name; "" where brokers know no ids."""
+    """A topic. `topic_id` tells recreated topics apart; "" if the brokers have no topic ids."""
 
     topic: str
     topic_id: str
@@ -47,63 +46,63 @@ class Source(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far a target is, in which topic."""
+    """A target's position in its topic."""
 
     topic: str
     topic_id: str
     #: The first offset of each partition that the target does not hold.
     offsets: Mapping[int, int]
-    #: When the log was asked for the end that the target has reached since, or else for the one of
-    #: its first batch. None: nobody said.
+    #: A time before which no tombstone was missed: when end offsets that the target has reached
+    #: since were requested, or else those for its first batch. None: unknown.
     at_end_ms: int | None = None
 
 
 class Batch(Protocol):
-    """Records that are to be added: those of a range of offsets in each partition."""
+    """The records to add: a range of offsets in each partition."""
 
     def frame(self, columns: str) -> DataFrame:
         """The records, with these columns of `format("drumlin")`."""
 
     def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
-        """What `function` gives in the workers that read the records, which Spark does not see."""
+        """The results of `function`, which gets the records in the workers, without the JVM."""
 
     def confirm(self) -> None:
-        """To be called between reading and committing.
+        """Check that the batch is still valid. Call it after reading and before committing.
 
         Raises:
-            OtherTopic: the topic was deleted and created again meanwhile.
-            RecordsLost: tombstones may be gone that were to be read.
+            OtherTopic: the topic was deleted and recreated meanwhile.
+            RecordsLost: tombstones in the batch may have been removed before they were read.
         """
 
 
 class Target(Protocol):
-    """A place for one topic. Its methods are called in the driver."""
+    """A table or folder for one topic. Its methods are called in the driver."""
 
     def position(self, partitions: Collection[int], /) -> Position | None:
-        """As it is now; None where nothing was ever landed. Makes and changes nothing.
+        """The current position; None if nothing was ever landed. Read-only.
 
         Raises:
-            LandingRefused: there is something else in its place.
+            LandingRefused: there is something in the target's place that no landing has created.
         """
 
     def add(self, batch: Batch, position: Position) -> None:
-        """Show the batch's records and this position, in one atomic step.
+        """Commit the batch's records and this position, in one atomic step.
 
-        The batch begins at the position that was asked for last.
+        The batch must begin at the result of the last call of `position`.
 
         Raises:
-            OtherRun: another run has added something since.
-            OtherTopic, RecordsLost: of `batch.confirm()`.
+            OtherRun: another run has committed since that call.
+            OtherTopic, RecordsLost: as from `batch.confirm()`.
         """
 
     def close(self) -> None:
-        """Let the target go; what was added stays."""
+        """Release connections and locks; everything committed stays."""
 
 
 def check_topic(held: Position, now: Source, where: str) -> None:
     """
     Raises:
-        OtherTopic: `held` is a position in a topic that is not the one of now.
+        OtherTopic: `held` is a position in another topic than `now`.
     """
     if (held.topic, held.topic_id) != (now.topic, now.topic_id):
         raise OtherTopic(

@@ -1,4 +1,4 @@
-"""From a URL to the target that it names."""
+"""Creates the landing target that a URL names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_target(url: str, topic: str, mode: Mode) -> Target:
     """
     Raises:
         ValueError: the URL names no target, or not one for this mode.
-        ModuleNotFoundError: a package is missing, and which.
+        ModuleNotFoundError: a package is missing; the message names it.
     """
     kind, _, rest = url.replace(TOPIC, topic).partition(":")
     if kind == "delta" and rest:
@@ -58,7 +58,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
     where, _, query = url.partition("?")
     where = where.replace(TOPIC, topic)
     options = dict(parse_qsl(query, keep_blank_values=True))
-    # A topic's name may have dots, which are no end of a schema's name.
+    # Dots in a topic's name do not separate schema and table.
     table = [each.replace(TOPIC, topic) for each in options.get("table", TOPIC).split(".")]
     if not all(table):
         raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
@@ -77,7 +77,7 @@ def _iceberg(url: str, topic: str, mode: Mode) -> Target:
     options = dict(parse_qsl(query, keep_blank_values=True))
     buckets = options.pop("buckets", None)
     catalog, _, table = place.partition("/")
-    # A topic's name may have dots, which are no end of a namespace's name.
+    # Dots in a topic's name do not separate namespaces.
     name = [each.replace(TOPIC, topic) for each in table.split(".")]
     if not catalog or len(name) < 2 or not all(name) or options:
         raise ValueError(f"{url!r}: expected iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]")
@@ -93,7 +93,7 @@ def _iceberg(url: str, topic: str, mode: Mode) -> Target:
 def check_places(url: str, topics: list[str]) -> None:
     """
     Raises:
-        ValueError: several topics would land in one place.
+        ValueError: several topics would land in the same place.
     """
     if not topics:
         raise ValueError("no topics are named")
