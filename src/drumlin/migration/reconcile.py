@@ -5,7 +5,7 @@ tell a change from a mere difference, the mirror remembers the last offset that 
 with the version of ZooKeeper's node, and its own writes that may or may not have arrived:
 
 - if only one store has changed since, that one counts. A node that was written has changed even if
-  its offset is the same; of a broker only the offset is known;
+  its offset is the same; for the broker, only the offset is known;
 - if both have changed, the later change counts, by ZooKeeper's mtime and the broker's commit
   timestamp;
 - if both have changed, with unknown or equal timestamps, the smaller offset counts, as reading

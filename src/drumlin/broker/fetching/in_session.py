@@ -64,7 +64,7 @@ class SessionFetch(Fetch):
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
-        #: The state of the log dirs, if the next pass looks at all partitions for it.
+        #: The state of the log dirs that the next pass checks all partitions for, if any.
         self._looked_through_for: list[OSError | None] | None = None
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
@@ -229,7 +229,7 @@ class SessionFetch(Fetch):
         return self.find(watched.topic, watched.wanted)
 
     def put_cold(self, answer: Answer) -> None:
-        # It stays in `dirty`: it may have got news while the thread was reading.
+        # The partition stays in `dirty`: records may have arrived while the thread was reading.
         self._put(self._items[len(self.answers)], answer)
 
     def replace(self, number: int, answer: Answer) -> None:

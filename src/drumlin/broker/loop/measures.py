@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One value; `labels` are in the order of the measure's names for them."""
+    """One value; `labels` are the values of the measure's labels, in their order."""
 
     labels: tuple[str, ...]
     value: float

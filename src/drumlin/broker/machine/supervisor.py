@@ -162,8 +162,9 @@ class _Server:
 
 
 async def _addresses(workers: Iterable[Worker]) -> list[list[str]]:
-    """The addresses of all brokers. A coroutine, as asyncio would warn of a gathered future that is
-    not awaited.
+    """The addresses of all brokers.
+
+    A coroutine, because asyncio logs a warning if `asyncio.gather` is called and never awaited.
     """
     return [await each.addresses for each in workers]
 

@@ -7,10 +7,10 @@ itself. Requests of ordinary size have a reserve of their own, so that they over
 ones.
 
 While memory is short, a connection whose peer has sent and taken next to nothing for some seconds
-is closed, as others wait for its memory; those with the most memory are closed first. If the
-connection that may exceed the budget is closed, others may be as slow, and detecting each would
-take as long: those that hold most of the rest are closed with it, so that the remaining ones can
-continue.
+is closed, because others wait for its memory; those with the most memory are closed first. When the
+connection that may exceed the budget is closed, the waiting ones may be just as slow, and detecting
+them one by one would take too long. So the largest waiting connections are closed with it, until
+the remaining ones can continue.
 
 Small requests are not counted: their buffers are part of the normal cost of a connection.
 """
@@ -21,8 +21,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+#: A peer that has sent and received almost nothing for this long has stalled.
 _STALL_S: Final = 10.0
-#: The same for the one connection that may exceed the budget.
+#: The same limit for the one connection that may exceed the budget.
 _EXEMPT_STALL_S: Final = 3.0
 #: At least this fraction of a request has to arrive in `_STALL_S`: 100 MB within eleven minutes.
 _LEAST_PART: Final = 64
@@ -52,9 +53,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """The memory of one connection, and the time since which its peer has hardly sent or taken any
-    bytes.
-    """
+    """The memory of one connection, and since when its peer has hardly sent or received bytes."""
 
     held_bytes: int
     wanted_bytes: int

@@ -56,8 +56,8 @@ class RowIndex(Protocol):
     def add(self, keys: pa.Array, offsets: Int64s, partitions: Int32s | None) -> Int32s:
         """Add rows; returns the entry of each, or NOWHERE if it is not the last of its key so far.
 
-        Also NOWHERE for a row without a key, or with an offset that its entry already has. A row
-        that a later one of the same call replaces may still get the number of its entry.
+        Also NOWHERE for a row without a key, or with an offset that its entry already has. If a
+        later row of the same call has the same key, the earlier one may still get the entry.
 
         Raises:
             OverflowError: more than about 2^31 keys.

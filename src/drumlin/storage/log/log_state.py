@@ -68,7 +68,7 @@ class LogState:
         #: None without other replicas: then the high watermark is the log end offset.
         self._high_watermark: int | None = None
         self._high_watermark_before: int | None = None
-        #: Whether more records may be committed, as the high watermark is an old checkpoint's.
+        #: Whether the high watermark is still a checkpoint's; more records may be committed by now.
         self.is_high_watermark_old = False
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
@@ -151,7 +151,7 @@ class LogState:
         self._high_watermark_before = checkpoint
 
     def expect_replicas(self) -> None:
-        """Start with other replicas: at first the last known high watermark counts."""
+        """Expect other replicas: until they report, the last known high watermark counts."""
         if self._high_watermark is None:
             known = self._high_watermark_before
             if known is None:  # all records are committed, as there was no other replica

@@ -30,7 +30,8 @@ class Verification:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = sequence
         self.supports_epoch_bump = supports_epoch_bump
-        """Whether it is transactions v2: each has its own epoch, and starts with sequence 0."""
+        """Whether the producer uses transactions v2: each one has its own epoch, and starts with
+        sequence 0."""
         self.began_ms = began_ms
         self.askers = 1
         """The number of batches that are being verified, without withdrawn ones."""

@@ -62,7 +62,7 @@ class AvroDecoder:
         self._program(writer or self._schema)
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
-        """Decode values of the writer's schema, or without one, of the reader's.
+        """Decode values written by `writer`'s schema, or by the reader's if there is none.
 
         Raises:
             SchemaError: no value of the writer can be read.

@@ -328,7 +328,7 @@ def _check_size(schema: AvroSchema, form: Form, path: str) -> None:
 
 
 def takes_no_bytes(schema: AvroSchema, form: Form, within: frozenset[str] = frozenset()) -> bool:
-    """Whether all values of a form, which is within these records, are encoded as no bytes."""
+    """Whether each value of a form is encoded as no bytes. `within`: the enclosing records."""
     whole = schema.whole(form)
     kind = kind_of(whole)
     if kind == "record" and isinstance(whole, Mapping):

@@ -340,7 +340,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._partitions.shard(partition)
 
     def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
-        """Commit or drop a transaction's offsets, as the transaction's marker has been appended."""
+        """Commit or drop a transaction's offsets, now that its marker is in the log."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
     async def delete_offsets(

@@ -272,7 +272,7 @@ class ShareGroup:
     def _bump(
         self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
     ) -> int:
-        """The group's epoch; a new epoch, with its record, if there is a reason.
+        """Return the group's epoch; raise it first, with a record, if anything relevant changed.
 
         `names`: the subscribed topics.
         """

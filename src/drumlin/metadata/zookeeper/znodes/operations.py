@@ -64,7 +64,7 @@ def broker_checks(node_id: int, epoch: int) -> tuple[Check, Check]:
 
 
 class BrokerFence(NamedTuple):
-    """The registration with which a broker writes."""
+    """A fence around a broker's writes, which fail once it has lost its registration."""
 
     node_id: int
     epoch: int
@@ -78,7 +78,7 @@ class BrokerFence(NamedTuple):
 
 
 class ControllerFence(NamedTuple):
-    """The epoch in which a controller writes, and the version that its node has meanwhile."""
+    """A controller's epoch, and the version of the epoch's znode: a fence around its writes."""
 
     epoch: int
     version: int

@@ -97,8 +97,8 @@ def abort_sink(
     """For an operator: finish the decided batch, and abort all other open transactions of the sink.
 
     The runs of the aborted transactions are refused: their queries fail and must be restarted.
-    `may_lack_rows`: rows of a decided batch that were lost stay lost, as the caller looks into the
-    topic for what is missing.
+    `may_lack_rows`: accept that lost rows of a decided batch stay lost, because the caller will
+    compare the topic with its rows.
 
     Raises:
         WinnersLost, NotRepairable: some decided transactions have timed out, or are unknown;
@@ -115,12 +115,12 @@ def abort_sink(
         except NotRepairable as error:
             if not may_lack_rows:
                 raise
-            fates = Fates((), error.lost)  # all others that could be committed are
+            fates = Fates((), error.lost)  # the others have been committed
         if fates.lost and not may_lack_rows:
             raise WinnersLost(sink, state.batch, fates.lost)
         if fates.lost:
-            # Whoever comes with the lost rows once more must not hear that they are written: its
-            # batch is passed over, and the last one is empty.
+            # A retry with the lost rows must not be told that they were written. So their batch
+            # number is skipped, and an empty batch is recorded as the last one.
             empty = Content.of((), NO_PLAN)
             state = replace(state, batch=state.next_batch, content=empty, ends="")
     losers = yield from open_besides(sink, state.winners)
@@ -152,7 +152,7 @@ def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, .
         try:
             fates = yield from finish(sink, state.batch, state.winners)
         except NotRepairable as error:
-            fates = Fates((), error.lost)  # all others that could be committed are
+            fates = Fates((), error.lost)  # the others have been committed
     losers = yield from open_besides(sink, ())
     forgotten = SinkState("", is_forgotten=True)
     forgotten = forgotten.refusing(*refusals.of_runs(losers, forgotten.next_batch))

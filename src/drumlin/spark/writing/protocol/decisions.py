@@ -53,8 +53,8 @@ def take_over(
     """
     driver_id = names.driver_id(sink)
     if not is_known and not settings.is_for_once:
-        # The topic and the group's offset may be lost together. The driver's transactional id is
-        # left then: until a driver begins under it again, its state shows that there were commits.
+        # The topic and the group's offset may be lost together. The driver's transactional id
+        # remains: until a driver begins under it again, its state shows that there were commits.
         found = (yield Describe((driver_id,))).get(driver_id)
         if found is not None and found.state in COMMITTED:
             value = yield FindRecord(settings.decision_topic, sink)
