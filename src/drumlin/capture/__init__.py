@@ -65,6 +65,7 @@ def postgres(
     heartbeat_ms: int = _HEARTBEAT_MS,
     max_wal_bytes: int | None = None,
     on_max_wal: OnMaxWalName = "stop",
+    failover: bool = False,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -88,6 +89,8 @@ def postgres(
         max_wal_bytes: how much WAL the server may keep for the capture's slot, while the capture is
             running or paused; None: no limit.
         on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
+        failover: have standbys synchronize the slot, so that the capture continues at one that is
+            promoted (PostgreSQL 17 or later).
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -113,6 +116,7 @@ def postgres(
         tell,
         max_wal_bytes,
         on_max_wal,
+        failover,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
@@ -283,6 +287,7 @@ def _options(
     tell: Callable[[str], None] | None,
     max_wal_bytes: int | None = None,
     on_max_wal: str = "stop",
+    failover: bool = False,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
@@ -301,6 +306,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
+        is_failover=failover,
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

@@ -26,6 +26,7 @@ class Server(NamedTuple):
     system_id: str
     may_create: bool  # publications in the database
     wal_lsn: str
+    timeline: int  # 0 of a standby
 
 
 class FoundTable(NamedTuple):
@@ -56,7 +57,8 @@ class Slot(NamedTuple):
     database: str | None
     active_pid: int | None
     confirmed_lsn: str | None
-    is_lost: bool
+    lost_by: str | None  # why its changes are gone; None: they are not
+    is_failover: bool  # whether standbys may have it, too
 
 
 class Publication(NamedTuple):
@@ -76,7 +78,10 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
   pg_is_in_recovery(), current_database(), current_user::text,
   (SELECT system_identifier::text FROM pg_control_system()),
   has_database_privilege(current_database(), 'CREATE'),
-  CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
+  CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text,
+  -- The name of a WAL file begins with its timeline.
+  CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END
 """
 # A deferrable unique constraint, checked at the end of a transaction, cannot identify a row.
 _TABLES: Final = """
@@ -108,8 +113,9 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _KEPT_WAL: Final = """
-SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 FROM pg_replication_slots
-WHERE slot_name = %s
+SELECT pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+  ELSE pg_current_wal_lsn() END, restart_lsn)::int8
+FROM pg_replication_slots WHERE slot_name = %s
 """
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
@@ -147,14 +153,18 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
     for (text,) in rows(connection, _SLOT, (name,)):
         found = json.loads(text)
+        # Slots can be lost since PostgreSQL 13; older servers keep all WAL that a slot needs.
+        lost_by = found.get("invalidation_reason")
+        if lost_by is None and found.get("wal_status") == "lost":
+            lost_by = "wal_removed"
         return Slot(
             name,
             found["plugin"],
             found["database"],
             found["active_pid"],
             found["confirmed_flush_lsn"],
-            # Slots can be lost since PostgreSQL 13; older servers keep all WAL that a slot needs.
-            found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
+            lost_by,
+            found.get("failover", False),
         )
     return None
 

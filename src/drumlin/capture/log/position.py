@@ -28,16 +28,27 @@ class Position:
     """The position that the topics have reached.
 
     `lsn`: the topics hold all transactions committed before this LSN, and none after it; None: the
-    snapshot is not complete.
+    snapshot is not complete. `timeline`: of the server that has sent them. `changed_lsn`: the
+    topics hold no change of a transaction that ends after this LSN. None in either: not known.
     """
 
     run: str  # the run that has written this position
     lsn: int | None
+    timeline: int | None = None
+    changed_lsn: int | None = None
 
     def encode(self) -> str:
-        phase = _SNAPSHOT if self.lsn is None else _STREAM
-        lsn = None if self.lsn is None else lsn_text(self.lsn)
-        return json.dumps({"format": _FORMAT, "phase": phase, "lsn": lsn, "run": self.run})
+        fields: dict[str, Any] = {
+            "format": _FORMAT,
+            "phase": _SNAPSHOT if self.lsn is None else _STREAM,
+            "lsn": None if self.lsn is None else lsn_text(self.lsn),
+            "run": self.run,
+        }
+        if self.timeline is not None:
+            fields["timeline"] = self.timeline
+        if self.changed_lsn is not None:
+            fields["changed_lsn"] = lsn_text(self.changed_lsn)
+        return json.dumps(fields)
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,13 @@ def decode_position(value: bytes) -> Position:
     found = _parsed(value)
     try:
         is_stream = found["phase"] == _STREAM
-        return Position(str(found["run"]), parse_lsn(found["lsn"]) if is_stream else None)
+        timeline, changed = found.get("timeline"), found.get("changed_lsn")
+        return Position(
+            str(found["run"]),
+            parse_lsn(found["lsn"]) if is_stream else None,
+            None if timeline is None else int(timeline),
+            None if changed is None else parse_lsn(changed),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None
 

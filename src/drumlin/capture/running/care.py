@@ -49,6 +49,7 @@ class CaptureStatus(NamedTuple):
     tables: dict[str, str]  # topic by table
     reading: list[str]  # tables that are not completely read yet
     kept_bytes: int | None  # WAL that the server keeps for the slot
+    is_failover: bool  # whether standbys may have the slot, too
 
 
 def setup(options: CaptureOptions) -> list[str]:
@@ -96,10 +97,11 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         None if confirmed is None else max(parse_lsn(server.wal_lsn) - confirmed, 0),
         max(confirmed - lsn, 0) if confirmed is not None and lsn is not None else 0,
         slot is not None and slot.active_pid is not None,
-        slot is not None and slot.is_lost,
+        slot is not None and slot.lost_by is not None,
         {} if definition is None else {each.full_name: each.topic for each in definition.tables},
         [] if definition is None else [each.full_name for each in definition.unread],
         kept_bytes,
+        slot is not None and slot.is_failover,
     )
 
 

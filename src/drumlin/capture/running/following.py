@@ -51,6 +51,8 @@ class Following:
         types: Types,
         changes: Changes,
         stream: Stream,
+        timeline: int,
+        changed_lsn: int,
         definition: Definition,
         reading: Reading,
         left_out: set[int],
@@ -61,7 +63,9 @@ class Following:
         self._definition, self._reading, self._left_out = definition, reading, left_out
         self._streamed = StreamedTransactions()
         self._silent_until_s = self._look_at_s = 0.0
-        self._pace = Pace(changes.end_lsn, time.monotonic(), options.heartbeat_s)
+        self._timeline = timeline
+        lsn, now_s = changes.end_lsn, time.monotonic()
+        self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
         self.commits = 0
 
     def go(self) -> None:
@@ -161,7 +165,9 @@ class Following:
             self._stream.confirm(self._pace.committed_lsn)
 
     def _commit(self, definition: Definition | None = None) -> None:
-        self._output.commit(Position(self._run, self._pace.taken_lsn), definition)
+        pace = self._pace
+        reached = Position(self._run, pace.taken_lsn, self._timeline, pace.changed_lsn)
+        self._output.commit(reached, definition)
         self._pace.committed(time.monotonic())
         self.commits += 1
         self._stream.confirm(self._pace.committed_lsn)

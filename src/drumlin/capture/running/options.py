@@ -32,6 +32,7 @@ class CaptureOptions:
     heartbeat_s: float
     max_wal_bytes: int | None
     on_max_wal: OnMaxWal
+    is_failover: bool
     tell: Callable[[str], None]
     should_stop: Callable[[], bool]
 

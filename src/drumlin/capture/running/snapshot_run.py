@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Record
-from drumlin.capture.database import catalog, connections, snapshot
+from drumlin.capture.database import catalog, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
@@ -63,10 +63,13 @@ class SnapshotRun:
             Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
-        replication = connections.connect(self._options.url, is_replication=True)
+        replication = failover.connect(self._options.url, found.identity)
         with contextlib.closing(replication):
             should_stop = self._options.should_stop
-            lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
+            is_failover = self._options.is_failover
+            lsn, name = snapshot.create_slot(
+                replication, self._names.slot, is_failover, should_stop
+            )
             tables = snapshot.take_over(connection, name, found.tables, should_stop)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
@@ -74,7 +77,7 @@ class SnapshotRun:
             count = self._take_table(connection, table, topics[table.oid], types)
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
-        self._output.commit(Position(self._run, lsn))
+        self._output.commit(Position(self._run, lsn, found.server.timeline, lsn))
         self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
         return lsn
 

@@ -97,6 +97,13 @@ def postgres(
     on_max_wal: Annotated[
         OnMaxWal, Option("--on-max-wal", help="At that limit: stop, or drop the slot as well.")
     ] = OnMaxWal.STOP,
+    failover: Annotated[
+        bool,
+        Option(
+            "--failover",
+            help="Have standbys synchronize the slot, to go on where one is promoted.",
+        ),
+    ] = False,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -127,6 +134,7 @@ def postgres(
             heartbeat_ms=heartbeat_ms,
             max_wal_bytes=max_wal_bytes,
             on_max_wal=on_max_wal.value,
+            failover=failover,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -148,7 +156,14 @@ def status(
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "reading"]
+    columns += [
+        "lag_bytes",
+        "kept_bytes",
+        "missing_bytes",
+        "is_slot_lost",
+        "is_failover",
+        "reading",
+    ]
     row = found._asdict()
     if not as_json:
         row["reading"] = ", ".join(found.reading)
