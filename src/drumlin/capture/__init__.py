@@ -66,6 +66,7 @@ def postgres(
     max_wal_bytes: int | None = None,
     on_max_wal: OnMaxWalName = "stop",
     failover: bool = False,
+    metrics_listener: str | None = None,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -91,6 +92,7 @@ def postgres(
         on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
         failover: have standbys synchronize the slot, so that the capture continues at one that is
             promoted (PostgreSQL 17 or later).
+        metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -117,6 +119,7 @@ def postgres(
         max_wal_bytes,
         on_max_wal,
         failover,
+        metrics_listener,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
@@ -288,6 +291,7 @@ def _options(
     max_wal_bytes: int | None = None,
     on_max_wal: str = "stop",
     failover: bool = False,
+    metrics_listener: str | None = None,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
@@ -307,6 +311,7 @@ def _options(
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
         is_failover=failover,
+        metrics_listener=metrics_listener,
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

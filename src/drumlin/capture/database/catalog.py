@@ -117,6 +117,11 @@ SELECT pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn
   ELSE pg_current_wal_lsn() END, restart_lsn)::int8
 FROM pg_replication_slots WHERE slot_name = %s
 """
+_FLUSHED: Final = """
+SELECT pg_wal_lsn_diff(now.lsn, '0/0'), (
+  SELECT pg_wal_lsn_diff(now.lsn, restart_lsn) FROM pg_replication_slots WHERE slot_name = %s)
+FROM (SELECT pg_current_wal_flush_lsn() AS lsn) now
+"""
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
   coalesce((to_jsonb(p) ->> 'pubviaroot')::bool, false), pg_has_role(p.pubowner, 'USAGE'),
@@ -174,6 +179,12 @@ def kept_wal_bytes(connection: psycopg.Connection[Any], name: str) -> int | None
     for (found,) in rows(connection, _KEPT_WAL, (name,)):
         return None if found is None else int(found)
     return None
+
+
+def flushed_and_kept(connection: psycopg.Connection[Any], name: str) -> tuple[int, int | None]:
+    """The LSN up to which the server has WAL, and the bytes of it that it keeps for a slot."""
+    ((lsn, kept_bytes),) = rows(connection, _FLUSHED, (name,))
+    return int(lsn), None if kept_bytes is None else int(kept_bytes)
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:

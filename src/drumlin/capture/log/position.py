@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drumlin.capture.changes import Table
 from drumlin.capture.errors import CaptureError
@@ -21,6 +21,16 @@ PARTITIONS: Final = 2
 _FORMAT: Final = 1
 _SNAPSHOT: Final = "snapshot"
 _STREAM: Final = "stream"
+
+
+class Counts(NamedTuple):
+    """What one process has done since it began, as of a position."""
+
+    since_ms: int
+    records: int
+    transactions: int  # of the database, with changes of captured tables
+    restarts: int
+    current_ms: int | None  # the topics have everything that was committed by then
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,7 @@ class Position:
     lsn: int | None
     timeline: int | None = None
     changed_lsn: int | None = None
+    counts: Counts | None = None
 
     def encode(self) -> str:
         fields: dict[str, Any] = {
@@ -48,6 +59,8 @@ class Position:
             fields["timeline"] = self.timeline
         if self.changed_lsn is not None:
             fields["changed_lsn"] = lsn_text(self.changed_lsn)
+        if self.counts is not None:
+            fields["counts"] = self.counts._asdict()
         return json.dumps(fields)
 
 
@@ -102,11 +115,13 @@ def decode_position(value: bytes) -> Position:
     try:
         is_stream = found["phase"] == _STREAM
         timeline, changed = found.get("timeline"), found.get("changed_lsn")
+        counts = found.get("counts")
         return Position(
             str(found["run"]),
             parse_lsn(found["lsn"]) if is_stream else None,
             None if timeline is None else int(timeline),
             None if changed is None else parse_lsn(changed),
+            None if counts is None else Counts(**counts),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
@@ -34,6 +35,7 @@ from drumlin.capture.running.beginning import (
 from drumlin.capture.running.following import BeginAgain, Following
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
+from drumlin.capture.running.progress import Phase, Progress
 from drumlin.capture.running.reading import Reading
 from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
 from drumlin.capture.running.wal_limit import TooMuchWal
@@ -51,9 +53,11 @@ _WAIT_S: Final = 0.1
 class Session:
     """State kept between connections: the name of the run, the topics whose rows it needs."""
 
-    def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
+    def __init__(
+        self, options: CaptureOptions, client: Client, run: str, progress: Progress
+    ) -> None:
         self.options, self._client, self.run = options, client, run
-        self._names = Names(options.name)
+        self._names, self._progress = Names(options.name), progress
         self._needed: set[str] = set()
         self._left_out: set[int] = set()  # tables reported as not captured
         self._has_begun = self._is_paused_told = self._is_failover_told = False
@@ -118,6 +122,7 @@ class Session:
         if not self._is_paused_told:
             self.options.tell("paused, until `drumlin capture resume`")
         self._is_paused_told = True
+        self._progress.began(Phase.PAUSED)
         look_at_s = time.monotonic() + following.LOOK_S
         while not self.options.should_stop():
             time.sleep(_WAIT_S)
@@ -125,6 +130,7 @@ class Session:
                 look_at_s = time.monotonic() + following.LOOK_S
                 _, known = self._look_into_log(connection)
                 wal_limit.check(connection, self.options)
+                self._progress.kept_bytes = catalog.kept_wal_bytes(connection, self._names.slot)
                 if known is None:
                     raise CaptureReplaced("this capture was removed meanwhile")
                 if not known.is_paused:
@@ -166,12 +172,15 @@ class Session:
         begin = beginning(position, definition, found.slot, found.server, names.slot, ended)
         if isinstance(begin, FromSnapshot):
             definition = found.definition(self.options.prefix, names.topic)
+            self._progress.began(Phase.SNAPSHOT)
+            self._progress.unread_tables = len(definition.tables)
             output.commit(Position(self.run, None), definition)
         else:
             assert definition is not None
             more = self._more(found, definition)
             definition = definition.with_tables(more)
             reached = Position(self.run, begin.lsn, found.server.timeline, begin.changed_lsn)
+            reached = replace(reached, counts=self._progress.counts())
             output.commit(reached, definition if more else None)
         self._has_begun = True
         # A fenced predecessor may still hold the slot.
@@ -181,7 +190,7 @@ class Session:
             plan.publish_added(connection, found, definition, names, should_stop)
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
-            taken = SnapshotRun(self.options, names, self._client, output, self.run)
+            taken = SnapshotRun(self.options, names, self._client, output, self.run, self._progress)
             lsn = taken.take(connection, found, definition)
             begin = FromStream(lsn, lsn)
         else:
@@ -270,8 +279,10 @@ class Session:
                 definition,
                 reading,
                 self._left_out,
+                self._progress,
             )
             try:
+                self._progress.began(Phase.STREAM)
                 current.go()
             except RowsNeeded as needed:
                 self._needed.add(needed.topic)

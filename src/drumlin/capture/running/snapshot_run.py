@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Record
@@ -23,6 +24,7 @@ from drumlin.capture.running import wal_limit
 from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
+from drumlin.capture.running.progress import Progress
 from drumlin.capture.values.rows import RowFormat
 from drumlin.capture.values.types import Types
 
@@ -47,9 +49,10 @@ class SnapshotRun:
         client: Client,
         output: Output,
         run: str,
+        progress: Progress,
     ) -> None:
         self._options, self._names, self._client = options, names, client
-        self._output, self._run = output, run
+        self._output, self._run, self._progress = output, run, progress
         self._check_at_s = 0.0
 
     def take(
@@ -75,9 +78,10 @@ class SnapshotRun:
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:
             count = self._take_table(connection, table, topics[table.oid], types)
+            self._progress.unread_tables -= 1
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
-        self._output.commit(Position(self._run, lsn, found.server.timeline, lsn))
+        self._commit(Position(self._run, lsn, found.server.timeline, lsn))
         self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
         return lsn
 
@@ -110,8 +114,13 @@ class SnapshotRun:
         if self._output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped
-            self._output.commit(Position(self._run, None))
+            self._commit(Position(self._run, None))
             self._check_wal()
+
+    def _commit(self, position: Position) -> None:
+        count = self._output.record_count
+        self._output.commit(replace(position, counts=self._progress.counts(count)))
+        self._progress.wrote(count, 0)
 
     def _check_wal(self) -> None:
         now_s = time.monotonic()

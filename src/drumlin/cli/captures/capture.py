@@ -104,6 +104,14 @@ def postgres(
             help="Have standbys synchronize the slot, to go on where one is promoted.",
         ),
     ] = False,
+    metrics_listener: Annotated[
+        str | None,
+        Option(
+            "--metrics-listener",
+            metavar="HOST:PORT",
+            help="Where Prometheus may fetch metrics, as 127.0.0.1:9405.",
+        ),
+    ] = None,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -135,6 +143,7 @@ def postgres(
             max_wal_bytes=max_wal_bytes,
             on_max_wal=on_max_wal.value,
             failover=failover,
+            metrics_listener=metrics_listener,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -156,14 +165,8 @@ def status(
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += [
-        "lag_bytes",
-        "kept_bytes",
-        "missing_bytes",
-        "is_slot_lost",
-        "is_failover",
-        "reading",
-    ]
+    columns += ["lag_s", "lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "is_failover"]
+    columns += ["records", "transactions", "restarts", "reading"]
     row = found._asdict()
     if not as_json:
         row["reading"] = ", ".join(found.reading)
