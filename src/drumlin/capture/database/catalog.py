@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.database.connections import DatabaseRefused, failure_of, loaded
 from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
@@ -61,6 +61,16 @@ class Slot(NamedTuple):
     is_failover: bool  # whether standbys may have it, too
 
 
+class Leaf(NamedTuple):
+    """A partition that holds rows."""
+
+    root: int  # the oid of its partitioned table
+    oid: int
+    name: str
+    xid: str  # of the transaction that has last attached it, or a partition above it
+    may_select: bool
+
+
 class Publication(NamedTuple):
     """A publication, with its tables."""
 
@@ -106,6 +116,17 @@ WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
   AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
 ORDER BY 2, 3
 """
+_LEAVES: Final = """
+SELECT pg_partition_root(c.oid)::oid::int8, c.oid::int8, c.oid::regclass::text,
+  (SELECT i.xmin::text FROM pg_inherits i
+    WHERE i.inhrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))
+    ORDER BY age(i.xmin) LIMIT 1),
+  has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c WHERE c.relispartition AND c.relkind IN ('r', 'f')
+  -- Null: it has been dropped or detached meanwhile.
+  AND pg_partition_root(c.oid) IS NOT NULL AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
+ORDER BY 2
+"""
 _TYPES: Final = """
 SELECT t.oid::int8, t.typname::text, t.typbasetype::int8, coalesce(e.oid, 0)::int8,
   coalesce(e.typdelim, ',')::text
@@ -147,6 +168,27 @@ def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
         kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
         found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
     return found
+
+
+def leaves(connection: psycopg.Connection[Any]) -> list[Leaf]:
+    """The partitions of all partitioned tables."""
+    return [Leaf(*row) for row in rows(connection, _LEAVES)]
+
+
+def has_older_rows(connection: psycopg.Connection[Any], leaf: Leaf) -> bool | None:
+    """Whether a partition has rows that were written before it was attached; None: not known."""
+    if not leaf.may_select:
+        return None
+    name = leaf.name.replace("%", "%%")
+    statement = (
+        f"SELECT EXISTS (SELECT 1 FROM ONLY {name} "  # noqa: S608  quoted
+        "WHERE age(xmin) >= age(%s::text::xid))"
+    )
+    try:
+        ((found,),) = rows(connection, statement, (leaf.xid,))
+    except DatabaseRefused:  # dropped meanwhile, or a foreign table
+        return None
+    return bool(found)
 
 
 def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, Record
@@ -20,7 +21,7 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
-from drumlin.capture.running import plan, wal_limit
+from drumlin.capture.running import plan, wal_limit, watching
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
@@ -215,3 +216,17 @@ class Following:
         if in_log is None or in_log.encode() != self._definition.encode():
             raise BeginAgain
         plan.refuse(plan.made_anew(self._definition, every))
+        if watching.has_lost_topic(self._definition, self._output.topic_ids(in_log.topics)):
+            raise BeginAgain
+        if not self._changes.in_transaction:
+            self._look_at_partitions()
+
+    def _look_at_partitions(self) -> None:
+        leaves = catalog.leaves(self._connection)
+        has_older_rows = partial(catalog.has_older_rows, self._connection)
+        now, told = watching.with_leaves(self._definition, leaves, has_older_rows)
+        if now is not self._definition:
+            self._definition = now
+            self._commit(now)
+        for each in told:
+            self._options.tell(each)

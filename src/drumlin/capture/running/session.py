@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
@@ -25,7 +26,7 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
-from drumlin.capture.running import following, plan, wal_limit
+from drumlin.capture.running import following, plan, wal_limit, watching
 from drumlin.capture.running.beginning import (
     FromSnapshot,
     FromStream,
@@ -191,11 +192,12 @@ class Session:
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             taken = SnapshotRun(self.options, names, self._client, output, self.run, self._progress)
-            lsn = taken.take(connection, found, definition)
+            lsn, definition = taken.take(connection, found, definition)
             begin = FromStream(lsn, lsn)
         else:
             plan.publish_added(connection, found, definition, names, should_stop)
             create_topics(self._client, definition, self.options.partitions)
+            definition = self._watched(connection, output, definition, reached)
             self._keep_on_standbys(found)
             self.options.tell(f"continuing at {lsn_text(begin.lsn)}")
             self._tell_tables(found)
@@ -228,6 +230,24 @@ class Session:
             if oid not in self._left_out:
                 self.options.tell(f"not captured, as it came later: {why}")
         self._left_out.update(found.left_out)
+
+    def _watched(
+        self,
+        connection: psycopg.Connection[Any],
+        output: Output,
+        definition: Definition,
+        reached: Position,
+    ) -> Definition:
+        """The definition with what has changed meanwhile without a trace in the stream."""
+        ids, leaves = output.topic_ids(definition.topics), catalog.leaves(connection)
+        has_older_rows = partial(catalog.has_older_rows, connection)
+        now, told = watching.with_topics(definition, ids)
+        now, more = watching.with_leaves(now, leaves, has_older_rows)
+        if now is not definition:
+            output.commit(reached, now)
+        for each in (*told, *more):
+            self.options.tell(each)
+        return now
 
     def _keep_on_standbys(self, found: Found) -> None:
         if self.options.is_failover and found.slot is not None and not found.slot.is_failover:
