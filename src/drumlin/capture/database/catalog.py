@@ -104,12 +104,15 @@ SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relrepl
     WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts
       AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END), '{}'),
   coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
-    '{}'),
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}'),
   coalesce((SELECT array_agg(a.atttypid::int8 ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
-    '{}')
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+-- A column of the catalog from PostgreSQL 18 on.
+CROSS JOIN (SELECT EXISTS (SELECT 1 FROM pg_publication p WHERE p.pubname = %s
+  AND to_jsonb(p) ->> 'pubgencols' = 's') AS found) with_stored
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
   -- Null: it has been dropped meanwhile.
@@ -160,10 +163,13 @@ def server(connection: psycopg.Connection[Any]) -> Server:
     return Server(*row)
 
 
-def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
-    """All tables that hold rows, by name: a partitioned table as one, without its partitions."""
+def tables(connection: psycopg.Connection[Any], publication: str) -> list[FoundTable]:
+    """All tables that hold rows, by name: a partitioned table as one, without its partitions.
+
+    `publication`: it may publish stored generated columns, from PostgreSQL 18 on.
+    """
     found = []
-    for *fixed, key, names, oids in rows(connection, _TABLES):
+    for *fixed, key, names, oids in rows(connection, _TABLES, (publication,)):
         columns = tuple(zip(names, oids, strict=True))
         kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
         found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
@@ -233,7 +239,7 @@ def publication(connection: psycopg.Connection[Any], name: str) -> Publication |
     for is_complete, is_of_all, is_by_root, is_owner, oids, filtered in rows(
         connection, _PUBLICATION, (name,)
     ):
-        found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
+        found = {each.oid for each in tables(connection, name)} if is_of_all else set(oids)
         return Publication(is_complete, is_by_root, is_owner, frozenset(found), frozenset(filtered))
     return None
 

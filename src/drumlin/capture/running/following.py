@@ -207,7 +207,7 @@ class Following:
             return
         self._look_at_s = now_s + LOOK_S
         wal_limit.check(self._connection, self._options)
-        every = catalog.tables(self._connection)
+        every = catalog.tables(self._connection, Names(self._options.name).publication)
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):

@@ -280,11 +280,12 @@ class Session:
             for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            reading = Reading(connection, unread, types, rows, self._needed, should_stop)
+            publication, needed = self._names.publication, self._needed
+            reading = Reading(connection, publication, unread, types, rows, needed, should_stop)
             on_truncate = self.options.on_truncate
             changes = Changes(definition.tables, types, rows, begin.lsn, on_truncate, reading)
-            url, slot, publication = self.options.url, self._names.slot, self._names.publication
-            stream = Stream(url, identity, slot, publication, begin.lsn)
+            slot = self._names.slot
+            stream = Stream(self.options.url, identity, slot, publication, begin.lsn)
             stack.enter_context(contextlib.closing(stream))
             current = Following(
                 self.options,

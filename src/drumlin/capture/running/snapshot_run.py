@@ -74,7 +74,9 @@ class SnapshotRun:
             lsn, name = snapshot.create_slot(
                 replication, self._names.slot, is_failover, should_stop
             )
-            tables = snapshot.take_over(connection, name, found.tables, should_stop)
+            tables = snapshot.take_over(
+                connection, name, self._names.publication, found.tables, should_stop
+            )
         leaves = catalog.leaves(connection)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
