@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, Record
 from drumlin.capture.database import catalog, checks
+from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
@@ -71,6 +73,7 @@ class Following:
         self._streamed = StreamedTransactions()
         self._silent_until_s = self._look_at_s = self._sample_at_s = 0.0
         self._transactions = 0  # that wait for the next commit
+        self._count_before = 0  # of records, when the current transaction began
         self._timeline = timeline
         lsn, now_s = changes.end_lsn, time.monotonic()
         self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
@@ -85,8 +88,15 @@ class Following:
             TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop in the middle of a transaction.
         """
-        with contextlib.closing(self._streamed):
-            self._follow()
+        try:
+            with contextlib.closing(self._streamed):
+                self._follow()
+        except DatabaseLost:
+            raise
+        except CaptureError:
+            if self._has_lost_topic():  # what is missing there may be all that is wrong
+                raise BeginAgain from None
+            raise
 
     def _follow(self) -> None:
         pace, changes, stream, output = self._pace, self._changes, self._stream, self._output
@@ -133,13 +143,14 @@ class Following:
     def _take(self, message: Message) -> None:
         if isinstance(message, Begin):
             self._reading.began(message.xid)
+            self._count_before = self._output.record_count
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
         for record in self._changes.take(message):
             self._send(record)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
-            if self._output.record_count:
+            if self._output.record_count > self._count_before:
                 self._transactions += 1
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
@@ -216,10 +227,14 @@ class Following:
         if in_log is None or in_log.encode() != self._definition.encode():
             raise BeginAgain
         plan.refuse(plan.made_anew(self._definition, every))
-        if watching.has_lost_topic(self._definition, self._output.topic_ids(in_log.topics)):
+        if self._has_lost_topic():
             raise BeginAgain
         if not self._changes.in_transaction:
             self._look_at_partitions()
+
+    def _has_lost_topic(self) -> bool:
+        ids = self._output.topic_ids(self._definition.topics)
+        return watching.has_lost_topic(self._definition, ids)
 
     def _look_at_partitions(self) -> None:
         leaves = catalog.leaves(self._connection)

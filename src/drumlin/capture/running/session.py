@@ -25,7 +25,7 @@ from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import following, plan, wal_limit, watching
 from drumlin.capture.running.beginning import (
     FromSnapshot,
@@ -166,11 +166,7 @@ class Session:
             raise BeginAgain
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
-        ended: Mapping[int, int] = {}
-        if has_changed_timeline(position, found.server):
-            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
-                ended = failover.ended_timelines(asked, found.server.timeline)
-        begin = beginning(position, definition, found.slot, found.server, names.slot, ended)
+        begin = self._beginning(position, definition, found)
         if isinstance(begin, FromSnapshot):
             definition = found.definition(self.options.prefix, names.topic)
             self._progress.began(Phase.SNAPSHOT)
@@ -189,6 +185,7 @@ class Session:
         if isinstance(begin, FromSnapshot):
             plan.publish(connection, found, names, should_stop)
             plan.publish_added(connection, found, definition, names, should_stop)
+            self._check_not_fenced()
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             taken = SnapshotRun(self.options, names, self._client, output, self.run, self._progress)
@@ -204,6 +201,23 @@ class Session:
         self.commits += 1
         self._tell_of_standbys(connection)
         self._follow(connection, output, definition, found.identity, begin)
+
+    def _beginning(
+        self, position: Position | None, definition: Definition | None, found: Found
+    ) -> FromSnapshot | FromStream:
+        ended: Mapping[int, int] = {}
+        if has_changed_timeline(position, found.server):
+            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
+                ended = failover.ended_timelines(asked, found.server.timeline)
+        try:
+            return beginning(
+                position, definition, found.slot, found.server, self._names.slot, ended
+            )
+        except CaptureRefused:
+            if outputs.read_position(self._client, self._names) != position:
+                # Fenced meanwhile: the other capture has moved position and slot.
+                raise BeginAgain from None
+            raise
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
         """The tables to add to an existing capture; none if any of them cannot be added."""
@@ -266,6 +280,21 @@ class Session:
             )
         self._is_failover_told = True
 
+    def _check_slot(self, connection: psycopg.Connection[Any], lsn: int) -> None:
+        """Make sure that the slot has all changes after this LSN, now that nobody can advance it.
+
+        The server does not refuse an earlier LSN than the slot's: it begins at the slot's.
+        """
+        slot = catalog.slot(connection, self._names.slot)
+        if slot is None or parse_lsn(slot.confirmed_lsn or "0/0") > lsn:
+            raise BeginAgain
+
+    def _check_not_fenced(self) -> None:
+        """Make sure that a predecessor does not replace the slot of the capture that fenced it."""
+        position = outputs.read_position(self._client, self._names)
+        if position is None or position.run != self.run:
+            raise BeginAgain
+
     def _follow(
         self,
         connection: psycopg.Connection[Any],
@@ -287,6 +316,7 @@ class Session:
             slot = self._names.slot
             stream = Stream(self.options.url, identity, slot, publication, begin.lsn)
             stack.enter_context(contextlib.closing(stream))
+            self._check_slot(connection, begin.lsn)
             current = Following(
                 self.options,
                 self.run,
