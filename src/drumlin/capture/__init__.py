@@ -286,6 +286,7 @@ def _options(
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
+    from drumlin.capture.values.form import PlainJson
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)
@@ -301,6 +302,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
+        form=PlainJson(),
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

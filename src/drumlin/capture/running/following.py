@@ -10,7 +10,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Changes, Record
+from drumlin.capture.changes import Changes
 from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
@@ -23,6 +23,7 @@ from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.reading import Reading
+from drumlin.capture.values.record import Place, Record
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Following:
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
         for record in self._changes.take(message):
-            self._send(record)
+            self._send(record, self._changes.place)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
             if self._output.record_count:
@@ -139,8 +140,9 @@ class Following:
         if reading.high_lsn is not None:
             if pace.taken_lsn < reading.high_lsn:
                 return
+            place = {"snapshot": "incremental", "lsn": reading.high_lsn}
             for record in reading.take():
-                self._send(record)
+                self._send(record, place)
             if self._output.record_count:
                 pace.took(pace.taken_lsn, time.monotonic())
         finished = reading.finished()
@@ -150,8 +152,10 @@ class Following:
             self._commit(self._definition)
             self._options.tell(f"{table.full_name}: {count:,} rows read into topic {table.topic}")
 
-    def _send(self, record: Record) -> None:
-        self._output.send(record)
+    def _send(self, record: Record, place: Place) -> None:
+        form = self._options.form
+        for each in (record,) if form.is_bare else form.written(record, place):
+            self._output.send(each)
         self._show_alive()  # one message may have many records
 
     def _show_alive(self) -> None:

@@ -212,13 +212,14 @@ class Session:
     ) -> None:
         unread, should_stop = definition.unread, self.options.should_stop
         with contextlib.ExitStack() as stack:
-            rows = stack.enter_context(contextlib.closing(TopicRows()))
+            rows = stack.enter_context(contextlib.closing(TopicRows(self.options.form)))
             for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            reading = Reading(connection, unread, types, rows, self._needed, should_stop)
+            form = self.options.form
+            reading = Reading(connection, unread, types, rows, self._needed, should_stop, form)
             on_truncate = self.options.on_truncate
-            changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading)
+            changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading, form)
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
             stack.enter_context(contextlib.closing(stream))
             current = Following(
