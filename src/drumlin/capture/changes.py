@@ -105,6 +105,7 @@ class Changes:
         self._unread = unread
         self._form: Form = PlainJson() if form is None else form
         self._formats: dict[int, RowFormat] = {}
+        self._relations: dict[int, Relation] = {}
         self._others: dict[int, str] = {}
         self._begin: Begin | None = None
         self._is_past = False
@@ -130,6 +131,7 @@ class Changes:
 
         Raises:
             RowsNeeded: the message's transaction must not be committed until the rows are kept.
+            TypesChanged: nothing was done yet: call it again after the types are read and `renew`.
             CaptureError: the change cannot be written; the message says why, and what to do.
         """
         if isinstance(message, Begin):
@@ -188,12 +190,21 @@ class Changes:
                 "topics of another --prefix"
             )
         self._check_kinds(table, relation)
+        self._relations[relation.oid] = relation
+        self._make_format(table, relation)
+
+    def _make_format(self, table: Table, relation: Relation) -> None:
         columns = self._types.columns(
             (each.name, each.type_oid, each.modifier) for each in relation.columns
         )
         self._formats[relation.oid] = self._form.rows_of(
             table.full_name, table.topic, columns, table.key
         )
+
+    def renew(self) -> None:
+        """Make the formats again, as types have changed without the stream telling it."""
+        for oid, relation in self._relations.items():
+            self._make_format(self._tables[oid], relation)
 
     def _check_kinds(self, table: Table, relation: Relation) -> None:
         kinds = {each.name: key_kind(each.type_oid, each.modifier) for each in relation.columns}

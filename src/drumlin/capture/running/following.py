@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes
@@ -24,6 +25,7 @@ from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.reading import Reading
 from drumlin.capture.values.record import Place, Record
+from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ class Following:
             self._reading.began(message.xid)
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
-        for record in self._changes.take(message):
+        for record in self._records(message):
             self._send(record, self._changes.place)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
@@ -131,6 +133,14 @@ class Following:
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
                 self._pace.heard(self._changes.end_lsn)
+
+    def _records(self, message: Message) -> Iterator[Record]:
+        try:
+            yield from self._changes.take(message)
+        except TypesChanged:  # before the first record
+            self._types.add(catalog.types(self._connection))
+            self._changes.renew()
+            yield from self._changes.take(message)
 
     def _read_on(self) -> None:
         """Write the chunk that waits, or read the next one. Call it between transactions only."""

@@ -20,7 +20,7 @@ from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.values.form import Form, PlainJson
 from drumlin.capture.values.record import Data, Op, Record
-from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.values.rows import RowFormat, TypesChanged
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -169,7 +169,11 @@ class Reading:
         if chunk is None or not self._shows_all_taken(chunk.seen):
             self._try_at_s = time.monotonic() + _RETRY_S
             return
-        self._hold(chunk)
+        try:
+            self._hold(chunk)
+        except TypesChanged:
+            self._types.add(catalog.types(self._connection))
+            self._held, self._found = {}, None
 
     def _is_begun(self) -> bool:
         """Whether the table's columns are known; looks them up and begins the table, if not."""

@@ -8,7 +8,7 @@ from json.encoder import encode_basestring
 from typing import Final, Protocol
 
 from drumlin.capture.values.kinds import Column
-from drumlin.capture.values.plain import json_converter
+from drumlin.capture.values.plain import Convert, json_converter
 from drumlin.capture.values.record import Data, Place, Record
 from drumlin.capture.values.rows import Field, Frame, RowFormat
 
@@ -53,23 +53,29 @@ class PlainJson:
         columns: Sequence[Column],
         key: Sequence[str],
     ) -> RowFormat:
-        fields = [
-            Field(each.name, label_of(each.name), json_converter(each.kind), "null")
-            for each in columns
-        ]
+        fields = [json_field(each.name, json_converter(each.kind)) for each in columns]
         of_key = [each for name in key for each in fields if each.name == name]
-        return RowFormat(table, fields, OBJECT, of_key, OBJECT, columns_of)
+        return RowFormat(table, fields, OBJECT, of_key, OBJECT, earlier)
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:  # noqa: ARG002
         return (record,)
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
+        for each in (key, value):
+            if each is not None and each[:1] != b"{":
+                raise ValueError("no JSON object")
         return key.decode(), None if value is None else value.decode()
 
 
-def label_of(name: str) -> str:
-    """What stands before a value in a JSON object."""
-    return f"{encode_basestring(name)}:"
+def json_field(name: str, convert: Convert) -> Field:
+    """A column of a JSON object."""
+    label = f"{encode_basestring(name)}:"
+    return Field(name, label, convert, f"{label}null")
+
+
+def earlier(row: str) -> dict[str, str]:
+    """The columns of a JSON row, each with its name."""
+    return {name: f"{encode_basestring(name)}:{each}" for name, each in columns_of(row).items()}
 
 
 def columns_of(value: str) -> dict[str, str]:

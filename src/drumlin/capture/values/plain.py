@@ -23,6 +23,10 @@ class BadText(ValueError):
     """The text is not a value of its kind."""
 
 
+class UnknownSymbol(BadText):
+    """The text is no symbol of an enum that is known: the enum has got it since."""
+
+
 def json_converter(kind: Kind) -> Convert:
     """The converter of a kind; by default (uuid, enum, ...) the text becomes a string."""
     if kind.sort is Sort.ARRAY and kind.element is not None:

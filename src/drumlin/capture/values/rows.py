@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.pgoutput import UNCHANGED, Value
+from drumlin.capture.values.plain import UnknownSymbol
 from drumlin.capture.values.record import Data
 
 #: Text in all parts of a format, or bytes in all of them.
@@ -19,6 +20,10 @@ Part: TypeAlias = Any
 
 class BadValue(CaptureError):
     """A value that does not fit its column's type."""
+
+
+class TypesChanged(BadValue):
+    """A value that its type has got since the database's types were read."""
 
 
 class StillUnknown(LookupError):
@@ -30,7 +35,7 @@ class StillUnknown(LookupError):
 
 
 class Field(NamedTuple):
-    """A column: what stands before its value, and how its text is converted."""
+    """A column: what precedes its value, how its text is converted, and its null as a whole."""
 
     name: str
     label: Part
@@ -49,9 +54,9 @@ class Frame(NamedTuple):
 class RowFormat:
     """The format of one table's rows, until the table is altered.
 
-    `earlier`: the columns of a row that a format of the same form has written, each as its value
-    would be written now; those that would be written otherwise are left out. It raises ValueError
-    if another program has written the row.
+    `earlier`: the columns of a row that a format of the same form has written, each with its label
+    as it would be written now; those that would be written otherwise are left out. It raises
+    ValueError if another program has written the row.
     """
 
     def __init__(
@@ -67,8 +72,7 @@ class RowFormat:
         self.table = table
         self.names = [each.name for each in fields]
         self.earlier = earlier
-        self._fields = [tuple(each) for each in fields]
-        self._nulls = [each.label + each.null for each in fields]
+        self._fields = list(fields)
         self._frame, self._key_frame = frame, key_frame
         self._key = [(self.names.index(each.name), *each[:3]) for each in key]
         self._has_before = has_before
@@ -104,15 +108,13 @@ class RowFormat:
         name = ""
         try:
             # The loop's variable tells the column of an error.
-            for (name, label, convert, _), null, text in zip(  # noqa: B905
-                self._fields, self._nulls, row
-            ):
+            for (name, label, convert, null), text in zip(self._fields, row):  # noqa: B905
                 if text is None:
                     parts.append(null)
                 elif text is UNCHANGED:
                     if before is None or name not in before:
                         raise StillUnknown(name)
-                    parts.append(label + before[name])
+                    parts.append(before[name])
                 else:
                     parts.append(label + convert(text))
         except ValueError as error:
@@ -132,7 +134,8 @@ class RowFormat:
         return ", ".join(f"{name}={row[place]}" for place, name, *_ in self._key)
 
     def _bad(self, name: str, error: ValueError) -> BadValue:
-        return BadValue(f"table {self.table}, column {name!r}: {error}")
+        kind = TypesChanged if isinstance(error, UnknownSymbol) else BadValue
+        return kind(f"table {self.table}, column {name!r}: {error}")
 
 
 def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
