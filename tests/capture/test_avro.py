@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
@@ -10,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import fastavro
 import pytest
 
+from capture.avro_values import decoded
 from capture.captured import Captured
 from drumlin.client.values.registry import SchemaRegistry
 from rig.servers.schema_registry import RegistryRig, running_registry
@@ -67,20 +66,9 @@ def registry() -> Iterator[RegistryRig]:
         yield rig
 
 
-def _decoded(registry: RegistryRig, data: bytes | None) -> Any:
-    if data is None:
-        return None
-    assert data[0] == 0
-    schema = json.loads(registry.text(int.from_bytes(data[1:5], "big")))
-    rest = io.BytesIO(data[5:])
-    found = fastavro.schemaless_reader(rest, fastavro.parse_schema(schema), None)
-    assert not rest.read()
-    return found
-
-
 def _records(captured: Captured, registry: RegistryRig, table: str) -> list[tuple[Any, Any]]:
     return [
-        (_decoded(registry, each.key), _decoded(registry, each.value))
+        (decoded(registry, each.key), decoded(registry, each.value))
         for batch in captured.client.read_records(captured.topic(table), isolation="read_committed")
         for each in batch
     ]

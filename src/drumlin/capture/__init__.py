@@ -40,7 +40,7 @@ _HEARTBEAT_MS: Final = 10_000
 
 Truncation = Literal["stop", "ignore", "tombstones"]
 OnMaxWalName = Literal["stop", "drop"]
-FormatName = Literal["json", "avro"]
+FormatName = Literal["json", "avro", "debezium", "debezium-schemas", "debezium-avro"]
 
 
 def __getattr__(name: str) -> Any:
@@ -69,6 +69,7 @@ def postgres(
     on_max_wal: OnMaxWalName = "stop",
     format: FormatName = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
+    tombstones: bool = True,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -92,8 +93,11 @@ def postgres(
         max_wal_bytes: how much WAL the server may keep for the capture's slot, while the capture is
             running or paused; None: no limit.
         on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
-        format: the form of keys and values: "json" or "avro".
-        registry: for "avro", the registry of the schemas: its address, or a `SchemaRegistry`.
+        format: the form of keys and values: rows as "json" or "avro"; or Debezium's envelope as
+            JSON ("debezium"), as JSON with Connect's schemas ("debezium-schemas"), or as Avro
+            ("debezium-avro").
+        registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
+        tombstones: whether a tombstone follows the envelope of a delete.
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -122,6 +126,7 @@ def postgres(
         on_max_wal,
         format,
         registry,
+        tombstones,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
@@ -294,10 +299,12 @@ def _options(
     on_max_wal: str = "stop",
     format_: str = "json",
     registry: SchemaRegistry | str | None = None,
+    tombstones: bool = True,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.running.forms import Format, form_of
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
+    from drumlin.capture.values.envelope import POSTGRES
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)
@@ -313,7 +320,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
-        form=form_of(Format(format_), registry),
+        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

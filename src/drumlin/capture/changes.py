@@ -97,6 +97,7 @@ class Changes:
         on_truncate: OnTruncate = OnTruncate.STOP,
         unread: Unread | None = None,
         form: Form | None = None,
+        database: str = "",
     ) -> None:
         self._tables: Mapping[int, Table] = {each.oid: each for each in tables}
         self._types = types
@@ -109,6 +110,7 @@ class Changes:
         self._others: dict[int, str] = {}
         self._begin: Begin | None = None
         self._is_past = False
+        self._database = database
         self._place: Place = {}
         #: All transactions that end before this LSN were converted.
         self.end_lsn = start_lsn
@@ -162,7 +164,14 @@ class Changes:
         if self._begin is not None:
             raise CaptureError("a transaction begins inside of another")
         self._begin = begin
-        self._place = {"txId": begin.xid, "lsn": begin.commit_lsn}
+        lsn = begin.commit_lsn
+        self._place = {
+            "db": self._database,
+            "ts_us": begin.time_us,
+            "txId": begin.xid,
+            "lsn": lsn,
+            "sequence": f'["{self.end_lsn}","{lsn}"]',
+        }
         # The server skips confirmed transactions; if it ever does not, none is written twice.
         self._is_past = begin.commit_lsn < self.end_lsn
 

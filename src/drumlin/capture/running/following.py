@@ -24,7 +24,7 @@ from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.reading import Reading
-from drumlin.capture.values.record import Place, Record
+from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
 
@@ -150,7 +150,7 @@ class Following:
         if reading.high_lsn is not None:
             if pace.taken_lsn < reading.high_lsn:
                 return
-            place = {"snapshot": "incremental", "lsn": reading.high_lsn}
+            place = place_of(self._definition.database, "incremental", reading.high_lsn)
             for record in reading.take():
                 self._send(record, place)
             if self._output.record_count:

@@ -223,7 +223,9 @@ class Session:
             form = self.options.form
             reading = Reading(connection, unread, types, rows, self._needed, should_stop, form)
             on_truncate = self.options.on_truncate
-            changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading, form)
+            changes = Changes(
+                definition.tables, types, rows, lsn, on_truncate, reading, form, definition.database
+            )
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
             stack.enter_context(contextlib.closing(stream))
             current = Following(

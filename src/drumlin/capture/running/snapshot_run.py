@@ -22,7 +22,7 @@ from drumlin.capture.running import wal_limit
 from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
-from drumlin.capture.values.record import Op, Place, Record
+from drumlin.capture.values.record import Op, Place, Record, place_of
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SnapshotRun:
             should_stop = self._options.should_stop
             lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
             tables = snapshot.take_over(connection, name, found.tables, should_stop)
-        self._place = {"snapshot": "true", "lsn": lsn}
+        self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:

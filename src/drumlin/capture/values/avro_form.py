@@ -103,7 +103,7 @@ class Earlier:
         known: dict[str, Any] = {}
         for place, field in enumerate(row_of(schema)["fields"]):
             name, type_ = field["name"], field["type"]
-            alone = {"name": name, "type": _without_meaning(type_)}
+            alone = {"name": name, "type": without_meaning(type_)}
             wrapped = {"type": "record", "name": f"Field{place}", "fields": [alone]}
             parsed = parse_schema(wrapped, known)
             fields.append((self._columns[name] if self._types.get(name) == type_ else "", parsed))
@@ -126,15 +126,15 @@ def row_of(schema: Any) -> Any:
     raise ValueError("the schema is of no captured row")
 
 
-def _without_meaning(type_: Any) -> Any:
+def without_meaning(type_: Any) -> Any:
     """A type without logical types: only its extent is needed, and dates may be any."""
     if isinstance(type_, list):
-        return [_without_meaning(each) for each in type_]
+        return [without_meaning(each) for each in type_]
     if not isinstance(type_, dict):
         return type_
     inner = ("type", "items", "fields")
     return {
-        name: _without_meaning(each) if name in inner else each
+        name: without_meaning(each) if name in inner else each
         for name, each in type_.items()
         if name != "logicalType"
     }

@@ -30,6 +30,7 @@ class Sort(StrEnum):
     TIMESTAMP_ZONED = "timestamp zoned"  # the same in UTC, 2024-02-29 12:00:00+00
     INTERVAL = "interval"  # P1Y2M3DT4H5M6.7S
     JSON = "json"  # the document
+    BITS = "bits"  # 101
     UUID = "uuid"  # 03b9d8e4-1cd2-d1ca-1edd-47e16a1aa07f
     ENUM = "enum"  # one of `symbols`
     ARRAY = "array"  # {1,NULL,"a,b"}, with the text of `element`
@@ -40,7 +41,8 @@ class Kind(NamedTuple):
     """The kind of a column's values."""
 
     sort: Sort
-    precision: int | None = None  # digits of a decimal, or of a time's fraction; None: not declared
+    #: Digits of a decimal or of a time's fraction, or the most bits; None: not declared.
+    precision: int | None = None
     scale: int = 0  # of a decimal with a precision
     symbols: tuple[str, ...] = ()  # of an enum
     element: Kind | None = None  # of an array

@@ -106,3 +106,31 @@ def big_endian(number: int) -> bytes:
     """The fewest bytes that hold a number in two's complement."""
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
     return number.to_bytes(size, "big", signed=True)
+
+
+def zoned_iso(text: str, width: int) -> str:
+    """A timestamp in UTC as ISO 8601 with `width` digits of a second, as Java writes it."""
+    if text in _INFINITY:
+        return text
+    plain = text.removesuffix(" BC").removesuffix("+00")
+    day, _, time = plain.partition(" ")
+    year, _, rest = day.partition("-")
+    if text.endswith(" BC"):
+        before = int(year) - 1
+        year = f"-{before:04}" if before else "0000"
+    elif len(year) > 4:
+        year = f"+{year}"
+    whole, _, fraction = time.partition(".")
+    digits = f".{fraction.ljust(width, '0')}" if width else ""
+    return f"{year}-{rest}T{whole}{digits}Z"
+
+
+def time_in_utc(text: str) -> str:
+    """A time of day with an offset, in UTC, as Java writes it."""
+    place = max(text.rfind("+"), text.rfind("-"))
+    moment_us = (time_us(text[:place]) - offset_s(text[place:]) * 1_000_000) % _DAY_US
+    seconds, us = divmod(moment_us, 1_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{us:06}".rstrip("0") if us else ""
+    return f"{hours:02}:{minutes:02}:{seconds:02}{fraction}Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -30,6 +31,12 @@ class Record(NamedTuple):
     time_ms: int | None  # of the source's commit
     op: Op = Op.CREATE
     before: Data | None = None  # the row before, if the source tells it and the form wants it
+
+
+def place_of(database: str, snapshot: str, lsn: int) -> Place:
+    """Where rows come from that are read now."""
+    now_us = time.time_ns() // 1000
+    return {"db": database, "ts_us": now_us, "snapshot": snapshot, "lsn": lsn}
 
 
 def shown(data: Data) -> str:

@@ -52,11 +52,16 @@ _SORTS: Final[dict[int, Sort]] = {
     1184: Sort.TIMESTAMP_ZONED,
     1186: Sort.INTERVAL,
     1266: Sort.TIME_ZONED,
+    1560: Sort.BITS,
+    1562: Sort.BITS,
     1700: Sort.DECIMAL,
     2950: Sort.UUID,
     3802: Sort.JSON,
 }
-_TIMES: Final = frozenset({Sort.TIME, Sort.TIME_ZONED, Sort.TIMESTAMP, Sort.TIMESTAMP_ZONED})
+#: Types whose modifier is a number of digits or bits.
+_PRECISE: Final = frozenset(
+    {Sort.TIME, Sort.TIME_ZONED, Sort.TIMESTAMP, Sort.TIMESTAMP_ZONED, Sort.BITS}
+)
 _INTEGERS: Final = frozenset({20, 21, 23, 26})
 _TEXTS: Final = frozenset({25, 1043})
 #: What is added to the modifier of a type that has one.
@@ -102,7 +107,7 @@ class Types:
         if sort is Sort.DECIMAL:
             return _decimal(modifier)._replace(name=name)
         if sort is not None:
-            has_precision = sort in _TIMES and modifier >= 0
+            has_precision = sort in _PRECISE and modifier >= 0
             return Kind(sort, modifier if has_precision else None, name=name)
         if info is None or depth > 16:
             return TEXT._replace(name=name)
@@ -121,6 +126,7 @@ def _decimal(modifier: int) -> Kind:
     if modifier < _HEADER:
         return Kind(Sort.DECIMAL)
     packed = modifier - _HEADER
+    half = 1 << _SCALE_BITS - 1
+    precision, scale = packed >> 16, ((packed & (2 * half - 1)) ^ half) - half
     # Since PostgreSQL 15 a scale may be negative, or larger than the precision.
-    scale = ((packed & ((1 << _SCALE_BITS) - 1)) ^ (1 << _SCALE_BITS - 1)) - (1 << _SCALE_BITS - 1)
-    return Kind(Sort.DECIMAL, packed >> 16, scale)
+    return Kind(Sort.DECIMAL, max(precision - min(scale, 0), scale), max(scale, 0))

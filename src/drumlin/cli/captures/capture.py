@@ -110,6 +110,13 @@ def postgres(
             help="Properties of the schema registry: schema.registry.url, login. For Avro.",
         ),
     ] = None,
+    tombstones: Annotated[
+        bool,
+        Option(
+            "--tombstones/--no-tombstones",
+            help="Whether a tombstone follows Debezium's envelope of a delete.",
+        ),
+    ] = True,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -142,6 +149,7 @@ def postgres(
             on_max_wal=on_max_wal.value,
             format=format_.value,
             registry=_registry_in(registry_config),
+            tombstones=tombstones,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
