@@ -82,7 +82,7 @@ def read_table(
     connection: psycopg.Connection[Any], table: FoundTable, should_stop: Callable[[], bool]
 ) -> Iterator[Row]:
     """Iterate over all rows of a table, as text, with only a few in memory at a time."""
-    columns = ", ".join(quoted(name) for name, _ in table.columns)
+    columns = ", ".join(quoted(name) for name, *_ in table.columns)
     named = catalog.only(table)
     query = f"SELECT {columns} FROM {named}"  # noqa: S608  quoted
     return copied(connection, table, query, should_stop)

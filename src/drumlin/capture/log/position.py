@@ -48,6 +48,7 @@ class Definition:
     database: str
     tables: Sequence[Table]
     is_paused: bool = False
+    form: str = "json"  # of the records
 
     @property
     def unread(self) -> list[Table]:
@@ -76,6 +77,7 @@ class Definition:
                 "database": self.database,
                 "tables": tables,
                 "is_paused": self.is_paused,
+                "form": self.form,
             },
             ensure_ascii=False,
         )
@@ -116,7 +118,8 @@ def decode_definition(value: bytes) -> Definition:
             for each in found["tables"]
         ]
         system_id, database = str(found["system_id"]), str(found["database"])
-        return Definition(system_id, database, tables, bool(found.get("is_paused", False)))
+        is_paused, form = bool(found.get("is_paused", False)), str(found.get("form", "json"))
+        return Definition(system_id, database, tables, is_paused, form)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
 

@@ -30,7 +30,7 @@ class Found(NamedTuple):
     unpublished: Sequence[FoundTable] = ()  # added or unread tables to add to the publication
     left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later table is not captured
 
-    def definition(self, prefix: str, own_topic: str) -> Definition:
+    def definition(self, prefix: str, own_topic: str, form: str) -> Definition:
         """The definition of a capture of these tables.
 
         Raises:
@@ -38,7 +38,7 @@ class Found(NamedTuple):
         """
         tables = [as_table(each, prefix) for each in self.tables]
         check_topics(tables, own_topic)
-        return Definition(self.server.system_id, self.server.database, tables)
+        return Definition(self.server.system_id, self.server.database, tables, form=form)
 
 
 def as_table(found: FoundTable, prefix: str) -> Table:

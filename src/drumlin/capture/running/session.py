@@ -22,7 +22,7 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
 from drumlin.capture.running import following, plan, wal_limit
-from drumlin.capture.running.beginning import FromSnapshot, beginning
+from drumlin.capture.running.beginning import FromSnapshot, beginning, check_form
 from drumlin.capture.running.following import BeginAgain, Following
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
@@ -76,13 +76,15 @@ class Session:
             self.has_connected = True
             position, known = self._look_into_log(connection)
             wal_limit.check(connection, self.options)
+            check_form(known, self.options.form.name)
             if known is not None and known.is_paused:
                 self._wait_for_resume(connection)
                 return
             was_interrupted = position is not None
             found = plan.look(connection, self.options, self._names, known, was_interrupted)
             if known is None:
-                topics = found.definition(self.options.prefix, self._names.topic).topics
+                form = self.options.form.name
+                topics = found.definition(self.options.prefix, self._names.topic, form).topics
                 outputs.check_own(self._client, self._names, topics)
             # From here on, another capture of this name is fenced.
             outputs.create_own_topic(self._client, self._names)
@@ -149,9 +151,11 @@ class Session:
             raise BeginAgain
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
+        check_form(known, self.options.form.name)
         begin = beginning(position, definition, found.slot, found.server, names.slot)
         if isinstance(begin, FromSnapshot):
-            definition = found.definition(self.options.prefix, names.topic)
+            form = self.options.form.name
+            definition = found.definition(self.options.prefix, names.topic, form)
             output.commit(Position(self.run, None), definition)
         else:
             assert definition is not None
@@ -212,13 +216,16 @@ class Session:
     ) -> None:
         unread, should_stop = definition.unread, self.options.should_stop
         with contextlib.ExitStack() as stack:
-            rows = stack.enter_context(contextlib.closing(TopicRows()))
+            rows = stack.enter_context(contextlib.closing(TopicRows(self.options.form)))
             for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            reading = Reading(connection, unread, types, rows, self._needed, should_stop)
+            form = self.options.form
+            reading = Reading(connection, unread, types, rows, self._needed, should_stop, form)
             on_truncate = self.options.on_truncate
-            changes = Changes(definition.tables, types, rows, lsn, on_truncate, reading)
+            changes = Changes(
+                definition.tables, types, rows, lsn, on_truncate, reading, form, definition.database
+            )
             stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
             stack.enter_context(contextlib.closing(stream))
             current = Following(

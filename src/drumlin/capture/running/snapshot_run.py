@@ -10,7 +10,6 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Record
 from drumlin.capture.database import catalog, connections, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
@@ -23,7 +22,7 @@ from drumlin.capture.running import wal_limit
 from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
-from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.values.record import Op, Place, Record, place_of
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class SnapshotRun:
     ) -> None:
         self._options, self._names, self._client = options, names, client
         self._output, self._run = output, run
+        self._form = options.form
+        self._place: Place = {}
         self._check_at_s = 0.0
 
     def take(
@@ -68,6 +69,7 @@ class SnapshotRun:
             should_stop = self._options.should_stop
             lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
             tables = snapshot.take_over(connection, name, found.tables, should_stop)
+        self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:
@@ -81,9 +83,10 @@ class SnapshotRun:
     def _take_table(
         self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
     ) -> int:
-        shape = RowFormat(table.full_name, table.columns, table.key, types)
+        columns = types.columns(table.columns)
+        shape = self._form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
-        with contextlib.closing(TopicRows()) as rows:
+        with contextlib.closing(TopicRows(self._form)) as rows:
             if _has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(connection, table, self._options.should_stop):
@@ -96,14 +99,15 @@ class SnapshotRun:
                     rows.put(topic, key, None)
                     if before == value:
                         continue
-                self._send(Record(topic, key, value, None))
+                self._send(Record(topic, key, value, None, Op.READ))
             if rows.keeps(topic):
                 for key in rows.keys(topic):
-                    self._send(Record(topic, key, None, None))
+                    self._send(Record(topic, key, None, None, Op.DELETE))
         return count
 
     def _send(self, record: Record) -> None:
-        self._output.send(record)
+        for each in (record,) if self._form.is_bare else self._form.written(record, self._place):
+            self._output.send(each)
         if self._output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped

@@ -20,6 +20,7 @@ from drumlin.client.errors import (
     RequestTimedOut,
 )
 from drumlin.client.transactions.errors import ProducerFenced
+from drumlin.client.values.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -32,7 +33,7 @@ _FENCED_S: Final = 1.0
 _TRIES: Final = 5
 
 #: Errors that last as long as the other side is unreachable.
-_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
+_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut, RegistryUnavailable)
 #: Errors that no retry cures.
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 

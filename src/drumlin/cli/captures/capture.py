@@ -17,6 +17,7 @@ import click
 
 from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
 from drumlin.capture.changes import OnTruncate
+from drumlin.capture.running.forms import Format
 from drumlin.capture.running.options import OnMaxWal
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.terminal import output
@@ -28,6 +29,7 @@ from drumlin.cli.terminal.options import (
     Yes,
     confirm,
     examples,
+    read_properties,
 )
 
 _URL_VARIABLE: Final = "DRUMLIN_CAPTURE_URL"
@@ -97,6 +99,24 @@ def postgres(
     on_max_wal: Annotated[
         OnMaxWal, Option("--on-max-wal", help="At that limit: stop, or drop the slot as well.")
     ] = OnMaxWal.STOP,
+    format_: Annotated[
+        Format, Option("--format", help="The form of keys and values.")
+    ] = Format.JSON,
+    registry_config: Annotated[
+        Path | None,
+        Option(
+            "--registry-config",
+            metavar="FILE",
+            help="Properties of the schema registry: schema.registry.url, login. For Avro.",
+        ),
+    ] = None,
+    tombstones: Annotated[
+        bool,
+        Option(
+            "--tombstones/--no-tombstones",
+            help="Whether a tombstone follows Debezium's envelope of a delete.",
+        ),
+    ] = True,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -127,6 +147,9 @@ def postgres(
             heartbeat_ms=heartbeat_ms,
             max_wal_bytes=max_wal_bytes,
             on_max_wal=on_max_wal.value,
+            format=format_.value,
+            registry=_registry_in(registry_config),
+            tombstones=tombstones,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -237,6 +260,17 @@ def remove(
 
 def _security_of(command_config: Path | None) -> Any:
     return settings_of(command_config).get("security")
+
+
+def _registry_in(file: Path | None) -> Any:
+    from drumlin.client.values.registry_properties import registry_in
+
+    if file is None:
+        return None
+    try:
+        return registry_in(read_properties(file))
+    except ValueError as error:
+        raise output.Failure(f"{file}: {error}") from None
 
 
 def _check_no_password(url: str) -> None:
