@@ -70,6 +70,8 @@ def postgres(
     format: FormatName = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    failover: bool = False,
+    metrics_listener: str | None = None,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -98,6 +100,9 @@ def postgres(
             ("debezium-avro").
         registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
         tombstones: whether a tombstone follows the envelope of a delete.
+        failover: have standbys synchronize the slot, so that the capture continues at one that is
+            promoted (PostgreSQL 17 or later).
+        metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -127,6 +132,8 @@ def postgres(
         format,
         registry,
         tombstones,
+        failover,
+        metrics_listener,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
@@ -300,6 +307,8 @@ def _options(
     format_: str = "json",
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    failover: bool = False,
+    metrics_listener: str | None = None,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.running.forms import Format, form_of
@@ -321,6 +330,8 @@ def _options(
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
         form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
+        is_failover=failover,
+        metrics_listener=metrics_listener,
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

@@ -117,6 +117,21 @@ def postgres(
             help="Whether a tombstone follows Debezium's envelope of a delete.",
         ),
     ] = True,
+    failover: Annotated[
+        bool,
+        Option(
+            "--failover",
+            help="Have standbys synchronize the slot, to go on where one is promoted.",
+        ),
+    ] = False,
+    metrics_listener: Annotated[
+        str | None,
+        Option(
+            "--metrics-listener",
+            metavar="HOST:PORT",
+            help="Where Prometheus may fetch metrics, as 127.0.0.1:9405.",
+        ),
+    ] = None,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -150,6 +165,8 @@ def postgres(
             format=format_.value,
             registry=_registry_in(registry_config),
             tombstones=tombstones,
+            failover=failover,
+            metrics_listener=metrics_listener,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -171,7 +188,8 @@ def status(
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
     columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "reading"]
+    columns += ["lag_s", "lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "is_failover"]
+    columns += ["records", "transactions", "restarts", "reading"]
     row = found._asdict()
     if not as_json:
         row["reading"] = ", ".join(found.reading)
