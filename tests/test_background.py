@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 
 import pytest
 
-from drumlin.background import Background
+from drumlin.background import Background, shielded
 
 
 def test_work_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,3 +123,27 @@ def test_whoever_waits_at_the_end_is_told(has_begun: bool) -> None:
             await asyncio.wait_for(answer, 30)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_future_that_goes_on_without_its_caller(
+    caplog: pytest.LogCaptureFixture, is_cancelled: bool
+) -> None:
+    """Its failure is raised to the callers that are left, and reported by nobody else."""
+
+    async def scenario() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        callers = [asyncio.ensure_future(shielded(future)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for each in callers[: 2 if is_cancelled else 1]:
+            each.cancel()
+        await asyncio.sleep(0)
+        assert not future.done()
+        future.set_exception(ValueError("late"))
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        assert isinstance(outcomes[0], asyncio.CancelledError)
+        assert isinstance(outcomes[1], asyncio.CancelledError if is_cancelled else ValueError)
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert not caplog.messages

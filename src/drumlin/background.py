@@ -82,6 +82,23 @@ class Background:
             answer.set_exception(error)
 
 
+async def shielded(future: asyncio.Future[T]) -> T:
+    """The result of a future, which goes on if the caller is cancelled.
+
+    Without a caller, its error is dropped, and is not reported as one that nobody has retrieved.
+    """
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        future.add_done_callback(_look_at)
+        raise
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
 async def _for_ever(
     interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:

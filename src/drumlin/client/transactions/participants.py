@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from drumlin.background import shielded
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import (
@@ -52,7 +53,7 @@ class Participants:
         added = self._wanted[place]
         if self._adding is None or self._adding.done():
             self._adding = asyncio.ensure_future(self._add_wanted())
-        await asyncio.shield(added)
+        await shielded(added)
 
     async def add_group(self, group_id: str) -> None:
         """Add a group, if it is new. Raises as `add` does."""
