@@ -55,7 +55,9 @@ def processor(
         start: where to begin in a partition without a committed offset: "earliest" or "latest".
         commit_interval_ms: how often to commit. A commit makes output visible to read_committed
             readers.
-        idle_timeout_ms: iteration ends after this time without a record; None: never.
+        idle_timeout_ms: iteration ends after this time without a record; None: never. The time
+            begins anew when partitions are assigned, and before the first assignment
+            `max_poll_interval_ms` are added.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.
         replication_factor: of the changelog, if it is created; -1: the broker's default.
@@ -123,6 +125,7 @@ def processor(
             start=start,
             commit_interval_ms=commit_interval_ms,
             idle_timeout_ms=idle_timeout_ms,
+            join_timeout_ms=max_poll_interval_ms,
             transaction_timeout_ms=transaction_timeout_ms,
             output=output,
             standbys=standbys,

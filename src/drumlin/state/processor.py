@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
+from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.errors import ClientError, Undecodable
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
@@ -44,6 +45,8 @@ _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
 #: The most bytes of uncommitted changes, which are in memory. More are committed early.
 _CHANGED_BYTES_MAX: Final = 64 << 20
+#: How long a poll may take before the first assignment, with which the idle time begins.
+_JOINING_S: Final = 0.1
 
 
 class Processor:
@@ -64,6 +67,7 @@ class Processor:
         start: Literal["earliest", "latest"],
         commit_interval_ms: int,
         idle_timeout_ms: int | None,
+        join_timeout_ms: int,
         transaction_timeout_ms: int,
         output: OutputDelivery,
         standbys: int,
@@ -79,7 +83,10 @@ class Processor:
         self._changelog = changelog
         self._start = start
         self._commit_interval_s = commit_interval_ms / 1000
-        self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
+        self._idle_timeout_ms = idle_timeout_ms
+        self._join_timeout_ms = join_timeout_ms
+        self._has_assignment = False
+        self._idle: IdleDeadline | None = None
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
         self._work = Work(client, changelog, self._input, own_id, transaction_timeout_ms, output)
@@ -247,22 +254,32 @@ class Processor:
 
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None after `idle_timeout_ms` without one, once all work is committed."""
-        idle_at = _after(self._idle_timeout_s)
+        self._idle = idle = self._idle_deadline()
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
             now = time.monotonic()
             if now >= due_at or self._work.changed_bytes >= _CHANGED_BYTES_MAX:
                 self._commit_or_rewind()
                 continue
-            if now >= idle_at:
+            if idle is not None and idle.is_over:
                 if self._since is None or self._commit_or_rewind():
                     return None
-                idle_at = _after(self._idle_timeout_s)
+                idle.begin()
                 continue
-            until = min(due_at, idle_at)
-            batch = self._consumer.poll(None if until == _NEVER else (until - now) * 1000)
+            left_s = min(due_at - now, _NEVER if idle is None else idle.remaining_s)
+            if not self._has_assignment:
+                self._has_assignment = self._consumer.has_assignment
+                left_s = min(left_s, _JOINING_S)
+            batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             if batch is not None:
                 return self._given(batch)
+
+    def _idle_deadline(self) -> IdleDeadline | None:
+        if self._idle_timeout_ms is None:
+            return None
+        return IdleDeadline(
+            self._idle_timeout_ms, self._join_timeout_ms, lambda: self._consumer.has_assignment
+        )
 
     def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._batch = batch
@@ -291,6 +308,8 @@ class Processor:
                 offset = self._client.list_offsets({place: self._start})[place].offset
             self._work.owned[partition] = Owned(JournaledState(store), offset)
             self._consumer.seek(*place, offset)
+        if self._idle is not None:
+            self._idle.begin()
 
     def _revoked(self, places: Iterable[TopicPartition]) -> None:
         self._commit_or_rewind()
@@ -406,8 +425,3 @@ class Processor:
 
 
 _NEVER: Final = float("inf")
-
-
-def _after(seconds: float | None) -> float:
-    """The monotonic time in this many seconds; None: infinity."""
-    return _NEVER if seconds is None else time.monotonic() + seconds

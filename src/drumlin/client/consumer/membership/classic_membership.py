@@ -305,6 +305,11 @@ class ClassicMembership(UsersSide):
             self._options.group_instance_id,
         )
 
+    @property
+    def has_assignment(self) -> bool:
+        """Whether the group has told this member its partitions, maybe none."""
+        return self.phase is Phase.STABLE
+
     def polled(self, now: float) -> None:
         """The user polls again: a member that is AWAY rejoins."""
         super().polled(now)

@@ -192,6 +192,11 @@ class ConsumerMembership(UsersSide):
         instance = self._options.group_instance_id
         return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
 
+    @property
+    def has_assignment(self) -> bool:
+        """Whether the group has told this member its partitions, maybe none."""
+        return self.phase is Phase.STABLE
+
     def polled(self, now: float) -> None:
         """The user polls again: a member that is AWAY rejoins."""
         super().polled(now)

@@ -84,6 +84,10 @@ class Membership(Protocol):
     def credentials(self) -> GroupMetadata | None:
         """The member's id and generation or epoch; None while it is not a member."""
 
+    @property
+    def has_assignment(self) -> bool:
+        """Whether the group has told this member its partitions, maybe none."""
+
     def disowned(self, code: ErrorCode) -> None:
         """A commit was refused with `code`, which may mean that this member is fenced."""
 
