@@ -204,6 +204,8 @@ class Work:
                 writer.flush()
         changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
+        # Before the records are sent: their leaders have these epochs, or later ones.
+        epochs = lowlevel.known_leader_epochs(self._client, self._changelog.topic)
         report = transaction.append(
             _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
@@ -216,12 +218,13 @@ class Work:
             owned.committed_offset = each.offset
             end_offset = report.partitions[place.partition].end_offset
             position = changes[place].pop(POSITION_KEY)
-            owned.state.commit(changes[place], self._checkpoint(end_offset, position))
+            epoch = epochs.get(place.partition, -1)
+            owned.state.commit(changes[place], self._checkpoint(end_offset, position, epoch))
 
-    def _checkpoint(self, end_offset: int, position: bytes | None) -> Checkpoint:
+    def _checkpoint(self, end_offset: int, position: bytes | None, epoch: int) -> Checkpoint:
         """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
-        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last)
+        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last, epoch)
 
     def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
         owned = self.owned.get(place.partition)

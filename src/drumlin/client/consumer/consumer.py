@@ -114,9 +114,9 @@ class Consumer:
     ) -> pa.RecordBatch | None:
         if isinstance(found, Duty):
             self._carry_out(found)
-            if found.kind is DutyKind.ASSIGN and found.partitions:
-                if isinstance(deadline, IdleDeadline):
-                    deadline.begin()
+            brings = found.kind is DutyKind.ASSIGN and found.partitions
+            if brings and isinstance(deadline, IdleDeadline):
+                deadline.begin()
             return None
         if isinstance(found, Reset):
             if self._options.on_reset is not None:
