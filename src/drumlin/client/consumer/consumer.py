@@ -285,7 +285,7 @@ class Consumer:
 
     @property
     def has_assignment(self) -> bool:
-        """Whether the group has assigned the partitions; this consumer may have got none."""
+        """Whether the group has assigned partitions since this consumer began, maybe none."""
         return self._call(lambda: self._engine.has_assignment)
 
     @property

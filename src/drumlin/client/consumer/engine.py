@@ -187,7 +187,7 @@ class ConsumerEngine:
 
     @property
     def has_assignment(self) -> bool:
-        """Whether it is known which partitions this consumer reads, maybe none."""
+        """Whether it was ever known which partitions this consumer reads, maybe none."""
         if self._protocol is not None:
             has: bool = self._protocol.membership.has_assignment
             return has

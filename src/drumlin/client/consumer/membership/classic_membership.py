@@ -212,6 +212,7 @@ class ClassicMembership(UsersSide):
         """SyncGroup succeeded: the partitions of this member in this generation."""
         if self.phase is not Phase.SYNCING:
             return
+        self.has_assignment = True
         self._target = partitions
         self._claim = Claim(partitions, self._generation_id)
         self._next_beat = now + self._options.heartbeat_interval_s
@@ -304,11 +305,6 @@ class ClassicMembership(UsersSide):
             self._member_id,
             self._options.group_instance_id,
         )
-
-    @property
-    def has_assignment(self) -> bool:
-        """Whether the group has told this member its partitions, maybe none."""
-        return self.phase is Phase.STABLE
 
     def polled(self, now: float) -> None:
         """The user polls again: a member that is AWAY rejoins."""

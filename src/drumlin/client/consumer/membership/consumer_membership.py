@@ -122,6 +122,7 @@ class ConsumerMembership(UsersSide):
     def target_received(self, partitions: Partitions) -> None:
         """The broker's target assignment for this member."""
         if self.phase is Phase.STABLE:
+            self.has_assignment = True
             self._target = partitions
             if self._acknowledged != partitions:
                 self._acknowledged = None
@@ -191,11 +192,6 @@ class ConsumerMembership(UsersSide):
             return None
         instance = self._options.group_instance_id
         return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
-
-    @property
-    def has_assignment(self) -> bool:
-        """Whether the group has told this member its partitions, maybe none."""
-        return self.phase is Phase.STABLE
 
     def polled(self, now: float) -> None:
         """The user polls again: a member that is AWAY rejoins."""

@@ -59,6 +59,8 @@ class Membership(Protocol):
 
     #: The reason why this member has failed for good.
     failure: ErrorCode | None
+    #: Whether the group has ever told this member its partitions, maybe none.
+    has_assignment: bool
 
     def polled(self, now: float) -> None:
         """The user's thread has entered `poll`."""
@@ -83,10 +85,6 @@ class Membership(Protocol):
     @property
     def credentials(self) -> GroupMetadata | None:
         """The member's id and generation or epoch; None while it is not a member."""
-
-    @property
-    def has_assignment(self) -> bool:
-        """Whether the group has told this member its partitions, maybe none."""
 
     def disowned(self, code: ErrorCode) -> None:
         """A commit was refused with `code`, which may mean that this member is fenced."""

@@ -31,7 +31,7 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 
