@@ -29,6 +29,7 @@ def processor(
     start: Literal["earliest", "latest"] = "earliest",
     commit_interval_ms: int = 100,
     idle_timeout_ms: int | None = None,
+    tick_interval_ms: int | None = None,
     decode: Decode | None = None,
     headers: bool = False,
     replication_factor: int = -1,
@@ -58,6 +59,8 @@ def processor(
         idle_timeout_ms: iteration ends after this time without a record; None: never. The time
             begins anew when partitions are assigned, and before the first assignment
             `max_poll_interval_ms` are added.
+        tick_interval_ms: each partition also gets a batch without records this often, for timers
+            that are due by the clock; None: never.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.
         replication_factor: of the changelog, if it is created; -1: the broker's default.
@@ -96,6 +99,8 @@ def processor(
     arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
     arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
     arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
+    if tick_interval_ms is not None:
+        arguments.whole_number("tick_interval_ms", tick_interval_ms, 1, 2**31 - 1)
     if dead_letters is not None:
         arguments.text("dead_letters", dead_letters)
     if folder is not None and not isinstance(folder, str | os.PathLike):
@@ -125,6 +130,7 @@ def processor(
             start=start,
             commit_interval_ms=commit_interval_ms,
             idle_timeout_ms=idle_timeout_ms,
+            tick_interval_ms=tick_interval_ms,
             join_timeout_ms=max_poll_interval_ms,
             transaction_timeout_ms=transaction_timeout_ms,
             output=output,

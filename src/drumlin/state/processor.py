@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.errors import ClientError, Undecodable
+from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.assignor import StateAssignor
@@ -28,6 +29,7 @@ from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.replicas import Replicas
+from drumlin.state.ticks import Ticks
 from drumlin.state.work import ABORTED, OutputDelivery, Owned, Work
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class Processor:
         start: Literal["earliest", "latest"],
         commit_interval_ms: int,
         idle_timeout_ms: int | None,
+        tick_interval_ms: int | None,
         join_timeout_ms: int,
         transaction_timeout_ms: int,
         output: OutputDelivery,
@@ -93,6 +96,9 @@ class Processor:
         self._dead_letters = dead_letters
         self._decode = decode
         self._headers = headers
+        self._ticks = Ticks(tick_interval_ms)
+        has_headers = headers or dead_letters is not None
+        self._tick = _no_records(topic, has_headers)
         self._replicas = replicas
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
@@ -110,7 +116,7 @@ class Processor:
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_lost=self._lost,
-            headers=headers or dead_letters is not None,
+            headers=has_headers,
             **reading,
         )
 
@@ -144,6 +150,7 @@ class Processor:
             TypeError, ValueError: a field of the record is invalid.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
@@ -159,6 +166,7 @@ class Processor:
             TypeError, ValueError: invalid data or options.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.append(data, topic, options)
 
     def _check_batch(self) -> None:
@@ -208,9 +216,9 @@ class Processor:
         handle(self._shown(batch))
 
     def _refuse(self, record: pa.RecordBatch, error: Exception) -> None:
-        if self._dead_letters is None:
+        if self._dead_letters is None or record.num_rows == 0:
             raise error
-        _log.warning("dead letter: %s: %r", place_of(self._topic, record), error)
+        _log.warning("dead letter: %s: %r", place_of(self._topic, record, self._partition), error)
         letter = dead_letter(self._topic, record, error)
         self._work.send(
             self._dead_letters, letter["value"], letter["key"], {"headers": letter["headers"]}
@@ -254,7 +262,9 @@ class Processor:
 
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None after `idle_timeout_ms` without one, once all work is committed."""
-        self._idle = idle = self._idle_deadline()
+        if self._idle is None:
+            self._idle = self._idle_deadline()
+        idle, ticks = self._idle, self._ticks
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
             now = time.monotonic()
@@ -266,13 +276,18 @@ class Processor:
                     return None
                 idle.begin()
                 continue
+            partition = ticks.next(self._work.owned.keys(), now)
+            if partition is not None:
+                return self._given(self._tick, partition)
+            due_at = min(due_at, ticks.at(now))
             left_s = min(due_at - now, _NEVER if idle is None else idle.remaining_s)
             if not self._has_assignment:
                 self._has_assignment = self._consumer.has_assignment
                 left_s = min(left_s, _JOINING_S)
             batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             if batch is not None:
-                return self._given(batch)
+                self._idle = None
+                return self._given(batch, batch.column("partition")[0].as_py())
 
     def _idle_deadline(self) -> IdleDeadline | None:
         if self._idle_timeout_ms is None:
@@ -281,9 +296,9 @@ class Processor:
             self._idle_timeout_ms, self._join_timeout_ms, lambda: self._consumer.has_assignment
         )
 
-    def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _given(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         self._batch = batch
-        self._partition = batch.column("partition")[0].as_py()
+        self._partition = partition
         if self._since is None:
             self._since = time.monotonic()
         return batch
@@ -411,9 +426,10 @@ class Processor:
     def _explain(self, error: BaseException) -> None:
         """Add a note with the records that were being processed."""
         if self._batch is not None:
+            place = place_of(self._topic, self._batch, self._partition)
             error.add_note(
-                f"while processing {place_of(self._topic, self._batch)}; work since the last "
-                "commit is aborted, and the next run reads its records again"
+                f"while processing {place}; work since the last commit is aborted, and the next "
+                "run reads its records again"
             )
 
     def __repr__(self) -> str:
@@ -425,3 +441,11 @@ class Processor:
 
 
 _NEVER: Final = float("inf")
+
+
+def _no_records(topic: str, has_headers: bool) -> pa.RecordBatch:
+    """A batch like those of the consumer, without a record."""
+    import pyarrow as pa
+
+    schema = schema_of(ReadOptions(headers=has_headers)).with_metadata({"topic": topic})
+    return pa.RecordBatch.from_pylist([], schema=schema)
