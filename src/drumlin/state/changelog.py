@@ -9,8 +9,9 @@ restored, for these reasons:
    (TxnOffsetCommit) with its member id and generation, and end the transaction. It sends nothing
    for revoked partitions: it commits or aborts work on them before acknowledging the revocation.
 2. The successor is assigned the partition in a generation that began after the former owner gave
-   the partition up or was removed from the group. From then on the group coordinator rejects a
-   removed member's offsets (KIP-447), so a removed member does not commit.
+   the partition up or was removed from the group, or as the process that has replaced it (static
+   membership). From then on the group coordinator rejects a removed or replaced member's offsets
+   (KIP-447, KIP-345), so it does not commit.
 3. So the offsets of every transaction that may still commit were accepted before that moment,
    and its changelog records were acknowledged even earlier: they are below the high watermark that
    the successor fetches after its assignment. The successor waits until the last stable offset
@@ -29,7 +30,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -64,6 +67,26 @@ _CLOCK_CHANGES_MS: Final = 60_000
 _CONFIG_S: Final = 30.0
 
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def owner_id(group: str, state: str, group_instance_id: str | None) -> str:
+    """The transactional id and the client id of a process, by which it is found in the group.
+
+    A static member always has the same one, as the group may keep the client id of the process that
+    was this member before; and so it fences that process.
+    """
+    if group_instance_id is None:
+        own = uuid.uuid4()
+    else:
+        own = uuid.uuid5(uuid.NAMESPACE_OID, group_instance_id)
+    return f"{_id_prefix(group, state)}{own}"
+
+
+def _id_prefix(group: str, state: str) -> str:
+    return f"{group}-{state}-"
+
+
 class End(NamedTuple):
     """The last stable offset of a partition, the time of the request, and its leader's epoch."""
 
@@ -90,8 +113,7 @@ class Changelog:
         self.topic_id = ""
         #: When delete.retention.ms was last fetched (monotonic seconds), and its value.
         self._tombstones_kept: tuple[float | None, int] = None, 0
-        #: The prefix of the transactional ids of this state's owners.
-        self.id_prefix = f"{group}-{state}-"
+        self._id_prefix = _id_prefix(group, state)
 
     # -- the topic -----------------------------------------------------------------------
 
@@ -172,7 +194,7 @@ class Changelog:
         if not producer_ids:
             return
         for listed in self._client.list_transactions(producer_ids=producer_ids):
-            if listed.transactional_id.startswith(self.id_prefix):
+            if self._is_of_owner(listed.transactional_id):
                 self._client.abort_transaction(listed.transactional_id)
 
     def fence_gone_owners(self) -> None:
@@ -185,12 +207,17 @@ class Changelog:
         with contextlib.suppress(ClientError):
             found = self._client.list_transactions(states=["Ongoing"])
             open_ones = {each.transactional_id for each in found}
-            own = {each for each in open_ones if each.startswith(self.id_prefix)}
+            own = {each for each in open_ones if self._is_of_owner(each)}
             if own:
                 # Asked afterwards: whoever began a transaction is a member, or gone.
                 members = self._client.describe_group(self._group).members
                 for each in own - {member.client_id for member in members}:
                     self._client.abort_transaction(each)
+
+    def _is_of_owner(self, transactional_id: str) -> bool:
+        """Whether it is an `owner_id` of this state, and not of one whose name begins so."""
+        found = transactional_id.removeprefix(self._id_prefix)
+        return found != transactional_id and _UUID.fullmatch(found) is not None
 
     # -- reading -------------------------------------------------------------------------
 

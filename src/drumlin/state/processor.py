@@ -273,6 +273,7 @@ class Processor:
                 continue
             if idle is not None and idle.is_over:
                 if self._since is None or self._commit_or_rewind():
+                    self._idle = None
                     return None
                 idle.begin()
                 continue
