@@ -24,26 +24,22 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from drumlin.spark.landing.latest import last_of_partitions, latest
-from drumlin.spark.landing.record_files import COLUMNS, write_files
+from drumlin.spark.landing.mode import Period
+from drumlin.spark.landing.record_files import write_files
+from drumlin.spark.landing.reduced import unpacked
+from drumlin.spark.landing.rows import Rows, aligned
 
-#: The columns that an upsert reads from a topic, and the schema of the records that tasks shuffle.
-READ: Final = "partition,offset,timestamp,key,value"
-CHANGED: Final = "bucket int, partition int, offset long, timestamp long, key binary, value binary"
 #: The result rows of tasks that append: pyiceberg's `DataFile`, pickled.
 WRITTEN: Final = "file binary"
 #: The result rows of tasks that rewrite: a bucket and its new file, null if the bucket is empty.
 REWRITTEN: Final = "bucket int, file binary"
 _REWRITTEN: Final = pa.schema([("bucket", pa.int32()), ("file", pa.binary())])
-#: The size of the records that a task buffers before it reduces them to the last ones and passes
-#: these on.
-_REDUCED_BYTES: Final = 64 << 20
 #: The size of a row group: readers skip row groups by their minimum and maximum key.
 _ROWS_IN_GROUP: Final = 100_000
 
@@ -68,77 +64,82 @@ class Writing(NamedTuple):
         path = places.new_data_location(name)
         return path, self.io.new_output(path).create()
 
-    def columns(self, names: str) -> Schema:
-        """The table's schema, reduced to these columns."""
-        return self.metadata.schema().select(*names.split(","))
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return schema_to_pyarrow(self.metadata.schema())
 
 
-def append_files(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Write a task's records, to one file for each partition."""
-    columns = writing.columns(COLUMNS)
-    schema = schema_to_pyarrow(columns)
-    rows = (batch.select(schema.names).cast(schema) for batch in batches)
-    for found in write_files(lambda: writing, rows):
-        files = [described(writing, path, columns) for path in found["path"].to_pylist()]
+def append_files(
+    writing: Writing, period: Period | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.Table]:
+    """Write a task's rows, to one file for each partition, and for each period of it."""
+    schema = writing.schema()
+    rows = (each for batch in batches for each in _with_columns(batch, schema).to_batches())
+    for found in write_files(lambda: writing, period, rows):
+        periods = [[] if each is None else [each] for each in found["period"].to_pylist()]
+        paths = zip(found["path"].to_pylist(), periods, strict=True)
+        files = [described(writing, path, *of_period) for path, of_period in paths]
         yield pa.table({"file": [pickle.dumps(each) for each in files]})
 
 
-def bucketed(buckets: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The last record of each key, with its bucket; several if a key's records are far apart."""
-    kept: list[pa.RecordBatch] = []
-    for batch in batches:
-        kept.append(batch.filter(pc.is_valid(batch["key"])))
-        if sum(each.nbytes for each in kept) > _REDUCED_BYTES:
-            yield _bucketed(buckets, pa.Table.from_batches(kept))
-            kept.clear()
-    if kept:
-        yield _bucketed(buckets, pa.Table.from_batches(kept))
-
-
-def _bucketed(buckets: int, records: pa.Table) -> pa.Table:
-    last = last_of_partitions(records)
-    # The hash of Iceberg's bucket transform.
-    found = [(mmh3.hash(key) & 0x7FFFFFFF) % buckets for key in last["key"].to_pylist()]
-    # As a number, so that the session's time zone makes no difference.
-    time_us = last["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    last = last.set_column(last.schema.get_field_index("timestamp"), "timestamp", time_us)
-    return last.add_column(0, "bucket", pa.array(found, pa.int32()))
+def iceberg_bucket(buckets: int, key: bytes) -> int:
+    """The bucket of a key, by the hash of Iceberg's bucket transform."""
+    return int(mmh3.hash(key) & 0x7FFFFFFF) % buckets
 
 
 def rewrite_bucket(
-    writing: Writing, held: Mapping[int, Sequence[FileScanTask]], changes: pa.Table
+    writing: Writing, rows: Rows, held: Mapping[int, Sequence[FileScanTask]], changes: pa.Table
 ) -> pa.Table:
-    """Rewrite the file of a bucket, if these records change any of its rows."""
+    """Rewrite the file of a bucket, if these records change any of its rows.
+
+    Args:
+        changes: rows that `packed` has made, all of this bucket.
+    """
     bucket = changes["bucket"][0].as_py()
-    columns = writing.columns(READ)
-    schema = schema_to_pyarrow(columns)
+    schema = writing.schema()
     nullable = pa.schema([each.with_nullable(True) for each in schema])  # tombstones have no value
-    before = _read(writing, columns, held.get(bucket, ())).select(schema.names).cast(nullable)
-    rows, is_changed = merged(before, _as_rows(changes, nullable))
+    before = read_files(writing, held.get(bucket, ())).select(schema.names).cast(nullable)
+    found = unpacked(changes["rows"].to_pylist(), rows.schema)
+    is_live = rows.live(found).combine_chunks()
+    after, is_changed = merged(before, aligned(found, nullable), is_live)
     if not is_changed:
         return _REWRITTEN.empty_table()
-    if len(rows) == 0:
+    if len(after) == 0:
         return pa.table([[bucket], [None]], _REWRITTEN)
-    path, stream = writing.create(f"{uuid.uuid4()}.parquet")
-    with stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        writer.write_table(rows.cast(schema), row_group_size=_ROWS_IN_GROUP)
-    file = described(writing, path, columns, bucket)
+    file = write_rows(writing, after, bucket)
     return pa.table([[bucket], [pickle.dumps(file)]], _REWRITTEN)
 
 
-def merged(before: pa.Table, changes: pa.Table) -> tuple[pa.Table, bool]:
-    """The rows of a bucket with these records applied, sorted by key; and whether any changed."""
-    is_new = pa.array([False] * len(before) + [True] * len(changes))
-    both = pa.concat_tables([before, changes]).append_column("is_new", is_new)
+def merged(before: pa.Table, changes: pa.Table, is_live: pa.Array) -> tuple[pa.Table, bool]:
+    """The rows of a bucket with these records applied, sorted by key; and whether any changed.
+
+    Args:
+        is_live: which of the changes are no tombstones.
+    """
+    old, new = len(before), len(changes)
+    both = pa.concat_tables([before, changes])
+    both = both.append_column("is_new", pa.array([False] * old + [True] * new))
+    live = pa.concat_arrays([pa.array([True] * old, pa.bool_()), is_live])
+    both = both.append_column("is_live", live)
     found = latest(last_of_partitions(both))
-    found = found.filter(pc.is_valid(found["value"])).sort_by("key")
-    is_changed = len(found) != len(before) or bool(pc.any(found["is_new"]).as_py())
-    return found.drop_columns("is_new"), is_changed
+    found = found.filter(found["is_live"]).sort_by("key")
+    is_changed = len(found) != old or bool(pc.any(found["is_new"]).as_py())
+    return found.drop_columns(["is_new", "is_live"]), is_changed
 
 
-def described(writing: Writing, path: str, columns: Schema, *partition: int) -> DataFile:
+def write_rows(writing: Writing, rows: pa.Table, *partition: int) -> DataFile:
+    """Write a data file with these rows."""
+    schema = writing.schema()
+    path, stream = writing.create(f"{uuid.uuid4()}.parquet")
+    with stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        writer.write_table(rows.cast(schema), row_group_size=_ROWS_IN_GROUP)
+    return described(writing, path, *partition)
+
+
+def described(writing: Writing, path: str, *partition: object) -> DataFile:
     """The entry for a written file, with the column statistics of its footer."""
     metadata, source = writing.metadata, writing.io.new_input(path)
+    columns = metadata.schema()
     with source.open() as stream:
         found = pq.read_metadata(stream)
     statistics = data_file_statistics_from_parquet_metadata(
@@ -160,13 +161,11 @@ def described(writing: Writing, path: str, columns: Schema, *partition: int) -> 
     )
 
 
-def _read(writing: Writing, columns: Schema, files: Sequence[FileScanTask]) -> pa.Table:
+def read_files(writing: Writing, files: Sequence[FileScanTask]) -> pa.Table:
     """The rows of these files, without rows that other writers have deleted."""
+    columns = writing.metadata.schema()
     return ArrowScan(writing.metadata, writing.io, columns, AlwaysTrue()).to_table(files)
 
 
-def _as_rows(changes: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The records, with the table's columns and types."""
-    time = changes["timestamp"].cast(pa.timestamp("us", "UTC"))
-    changes = changes.set_column(changes.schema.get_field_index("timestamp"), "timestamp", time)
-    return changes.select(schema.names).cast(schema)
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    return aligned(pa.Table.from_batches([batch]), schema)

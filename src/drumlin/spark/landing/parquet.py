@@ -23,55 +23,91 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from drumlin.spark.landing.record_files import COLUMNS, WRITTEN, ArrowFolder, write_files
-from drumlin.spark.landing.target import Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.columns import missing_columns
+from drumlin.spark.landing.lake_loads import (
+    ASIDE,
+    MERGE,
+    OFFSETS,
+    Merge,
+    complete,
+    load_name,
+    load_numbers,
+    merge_told,
+    offsets_of,
+    small_loads,
+    write_merged,
+)
+from drumlin.spark.landing.mode import Period
+from drumlin.spark.landing.record_files import WRITTEN, ArrowFolder, write_files
+from drumlin.spark.landing.rows import Rows
+from drumlin.spark.landing.target import Added, Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.times import period_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-#: Spark and Arrow ignore names that begin with an underscore.
-_OFFSETS: Final = "_offsets.json"
-_ASIDE: Final = "_aside"
+_COLUMNS: Final = "columns"
+#: The columns of lakes whose values are bytes; these do not tell them.
+_BYTES: Final = {each.name: str(each.type) for each in Rows.of("append").schema}
+#: By which readers of partitioned folders know null.
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Temporary folders that were not modified for this long belong to dead runs: a load starts tasks
 #: more often.
 _DEAD_AFTER: Final = timedelta(days=1)
 
 
+Told: TypeAlias = dict[str, Any]
+
+
 class Lake:
     """A lake, used by one run."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, period: Period | None = None) -> None:
+        self._url, self._period = url, period
         self._files, self._folder = open_lake(url)
         self._newest = -1
+        #: What the newest load says is to be merged.
+        self._merge: Merge | None = None
+        self._columns: dict[str, str] = {}
         #: This run's folder for unfinished files.
-        self._aside = f"{self._folder}/{_ASIDE}/{uuid.uuid4()}"
+        self._aside = f"{self._folder}/{ASIDE}/{uuid.uuid4()}"
 
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
         self._newest = self._find_newest()
         if self._newest < 0:
             return None
-        path = f"{self._folder}/{_load(self._newest)}/{_OFFSETS}"
+        path = f"{self._folder}/{load_name(self._newest)}/{OFFSETS}"
         try:
             with self._files.open_input_file(path) as file:
                 found: dict[str, Any] = json.loads(file.read())
+            self._merge, self._columns = merge_told(found), found.get(_COLUMNS, _BYTES)
             offsets = {int(number): int(each) for number, each in found["offsets"].items()}
-            return Position(found["topic"], found["topic_id"], offsets)
+            position = Position(found["topic"], found["topic_id"], offsets)
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise LandingRefused(f"{path} tells no offsets: {error!r}") from None
+        if (period := found.get("period")) != self._period:
+            raise LandingRefused(
+                f"{self._url} is partitioned by {period}, and is to go on by {self._period}: a "
+                "lake stays as it was begun"
+            )
+        return position
 
-    def add(self, batch: Batch, position: Position) -> None:
+    def add(self, batch: Batch, position: Position) -> Added:
+        self._add_columns(batch.rows)
         try:
             self._files.create_dir(self._aside)
-            write = partial(write_files, partial(_folder, self._url, f"{self._aside}/"))
-            self.show(batch.map(COLUMNS, write, WRITTEN).collect(), batch, position)
+            folder = partial(_folder, self._url, f"{self._aside}/")
+            write = partial(write_files, folder, self._period)
+            written = batch.map(write, WRITTEN).collect()
+            self.show(written, batch, position)
         finally:
             self.tidy()
+        return Added(sum(each.records for each in written), sum(each.size for each in written))
 
     def show(self, written: Collection[Row], batch: Batch, position: Position) -> None:
         """Publish these files as the next load.
@@ -79,16 +115,45 @@ class Lake:
         Raises:
             OtherRun: another run has published a load of this number.
         """
-        load = _load(self._newest + 1)
+        load = load_name(self._newest + 1)
         finished = f"{self._aside}/{load}"
         self._files.create_dir(finished)
         for each in written:
+            folder = "".join(
+                f"/{name}={_HIVE_NULL if value is None else value}"
+                for name, value in period_values(each.period, self._period).items()
+            )
+            self._files.create_dir(f"{finished}{folder}")
             name = f"{each.partition}-{each.first_offset:020}-{each.end_offset:020}.parquet"
-            self._files.move(each.path, f"{finished}/{name}")
-        with self._files.open_output_stream(f"{finished}/{_OFFSETS}") as file:
-            told = {"topic": position.topic, "topic_id": position.topic_id}
-            file.write(json.dumps({**told, "offsets": position.offsets}).encode())
-        batch.confirm()
+            self._files.move(each.path, f"{finished}{folder}/{name}")
+        columns = {_COLUMNS: self._columns} if batch.rows.is_typed else {}
+        self._finish(batch, position, load, columns)
+
+    def _add_columns(self, rows: Rows) -> None:
+        """
+        Raises:
+            LandingRefused: a column of earlier loads has another type.
+        """
+        wanted = {each.name: str(each.type) for each in rows.schema}
+        if self._newest >= 0:
+            missing_columns(self._columns, wanted, rows, self._url)
+        self._columns = self._columns | wanted
+
+    def _finish(self, batch: Batch | None, position: Position, load: str, more: Told) -> None:
+        """Say what a folder aside holds, and publish it as the next load.
+
+        Raises:
+            OtherRun: another run has published a load of this number.
+        """
+        finished = f"{self._aside}/{load}"
+        told = {"topic": position.topic, "topic_id": position.topic_id, "offsets": position.offsets}
+        period = {} if self._period is None else {"period": self._period}
+        with self._files.open_output_stream(f"{finished}/{OFFSETS}") as file:
+            file.write(json.dumps({**told, **period, **more}).encode())
+        if batch is not None:
+            batch.confirm()
+        if self._merge is not None:  # else nobody would find it any more
+            complete(self._files, self._folder, self._merge)
         try:
             self._files.move(finished, f"{self._folder}/{load}")
         except OSError as error:
@@ -96,9 +161,31 @@ class Lake:
                 raise
             raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
 
+    def compact(self) -> None:
+        """Merge small loads into one, which changes no row."""
+        position = self.position()
+        if self._merge is not None:
+            complete(self._files, self._folder, self._merge)
+        loads = small_loads(self._files, self._folder)
+        if position is None or not loads:
+            return
+        merging = f"{ASIDE}/{uuid.uuid4()}"
+        merge = write_merged(self._files, self._folder, loads, merging)
+        load = load_name(self._newest + 1)
+        self._files.create_dir(f"{self._aside}/{load}")
+        try:
+            columns = {} if self._columns is _BYTES else {_COLUMNS: self._columns}
+            self._finish(None, position, load, {MERGE: merge._asdict(), **columns})
+        except OtherRun:  # it has other work
+            self._files.delete_dir(f"{self._folder}/{merging}")
+        else:
+            complete(self._files, self._folder, merge)
+        finally:
+            self.tidy()
+
     def tidy(self) -> None:
         """Remove unfinished files: those of this run, and those of dead runs."""
-        left = fs.FileSelector(f"{self._folder}/{_ASIDE}", allow_not_found=True)
+        left = fs.FileSelector(f"{self._folder}/{ASIDE}", allow_not_found=True)
         before = datetime.now(UTC) - _DEAD_AFTER
         found = self._files.get_file_info(left)
         dead = [each.path for each in found if each.mtime is not None and each.mtime < before]
@@ -110,9 +197,12 @@ class Lake:
         """Do nothing: no resource is held."""
 
     def _find_newest(self) -> int:
-        entries = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        names = [each.base_name for each in entries if each.base_name.startswith("load=")]
-        return max((int(name.partition("=")[2]) for name in names), default=-1)
+        return max(load_numbers(self._files, self._folder), default=-1)
+
+
+def is_typed(files: fs.FileSystem, load: str) -> bool:
+    """Whether values are columns in the lake of this load."""
+    return _COLUMNS in offsets_of(files, load)
 
 
 def open_lake(url: str) -> tuple[fs.FileSystem, str]:
@@ -130,7 +220,3 @@ def open_lake(url: str) -> tuple[fs.FileSystem, str]:
 
 def _folder(url: str, prefix: str) -> ArrowFolder:
     return ArrowFolder(open_lake(url)[0], prefix)
-
-
-def _load(number: int) -> str:
-    return f"load={number:08}"
