@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from drumlin.serving.metrics_server import metrics_served
+from drumlin.spark.landing.metrics import LandingMetrics
 from drumlin.spark.landing.mode import Mode, Period
 from drumlin.spark.landing.patience import PATIENCE_S, patiently
 from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
@@ -55,6 +57,7 @@ def land(
     stop: threading.Event | None = None,
     on_progress: Callable[[Landing], None] | None = None,
     on_retry: Callable[[Exception], None] | None = None,
+    metrics_listener: str | None = None,
     **options: object,
 ) -> list[Landing]:
     """Copy the new records of topics to tables or files, every record exactly once.
@@ -93,6 +96,7 @@ def land(
         stop: set it to end the loop after the current batch.
         on_progress: called after each batch.
         on_retry: called with the error before something is tried again.
+        metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
             and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 
@@ -127,15 +131,27 @@ def land(
         bad_records=bad_records,
     )
     wanted = Wanted(to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files)
-    stop = stop or threading.Event()
+    stop, metrics = stop or threading.Event(), LandingMetrics()
+
+    def progress(now: Landing) -> None:
+        metrics.tell(now)
+        if on_progress is not None:
+            on_progress(now)
+
+    def retry(error: Exception) -> None:
+        metrics.tell_retry()
+        if on_retry is not None:
+            on_retry(error)
+
     with ExitStack() as stack:
+        stack.enter_context(metrics_served(metrics_listener, metrics))
         runs = []
         for name in names:
             given = _options(name, bootstrap, group, options)
             runs.append(stack.enter_context(Run(spark, name, wanted, given)))
         while True:
             for run in runs:
-                patiently(run, patience_s, stop, on_progress, on_retry)
+                patiently(run, patience_s, stop, metrics.tell, progress, retry)
             if every_s is None or stop.wait(every_s):
                 return [run.tell() for run in runs]
 

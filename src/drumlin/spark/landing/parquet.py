@@ -169,15 +169,15 @@ class Lake:
         loads = small_loads(self._files, self._folder)
         if position is None or not loads:
             return
-        merging = f"{ASIDE}/{uuid.uuid4()}"
-        merge = write_merged(self._files, self._folder, loads, merging)
-        load = load_name(self._newest + 1)
-        self._files.create_dir(f"{self._aside}/{load}")
+        merging, load = f"{ASIDE}/{uuid.uuid4()}", load_name(self._newest + 1)
         try:
+            merge = write_merged(self._files, self._folder, loads, merging)
+            self._files.create_dir(f"{self._aside}/{load}")
             columns = {} if self._columns is _BYTES else {_COLUMNS: self._columns}
             self._finish(None, position, load, {MERGE: merge._asdict(), **columns})
-        except OtherRun:  # it has other work
-            self._files.delete_dir(f"{self._folder}/{merging}")
+        except (OtherRun, FileNotFoundError):  # another run has landed or merged
+            with contextlib.suppress(FileNotFoundError):
+                self._files.delete_dir(f"{self._folder}/{merging}")
         else:
             complete(self._files, self._folder, merge)
         finally:

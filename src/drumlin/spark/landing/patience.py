@@ -31,15 +31,21 @@ def patiently(
     run: Run,
     patience_s: float,
     stop: threading.Event,
-    on_progress: Callable[[Landing], None] | None,
-    on_retry: Callable[[Exception], None] | None,
+    on_end: Callable[[Landing], None],
+    on_progress: Callable[[Landing], None],
+    on_retry: Callable[[Exception], None],
 ) -> None:
-    """A round of `run`, tried again for `patience_s` if it fails by what may pass."""
+    """A round of `run`, tried again for `patience_s` if it fails by what may pass.
+
+    Args:
+        on_end: called once a round is complete; `on_progress`: after each batch.
+    """
     pause_s, failed_s = _FIRST_PAUSE_S, 0.0
     batches = run.batches - 1
     while True:
         try:
             run.round(stop, on_progress)
+            on_end(run.tell())
             return
         except Exception as error:
             if not may_pass(error):
@@ -49,8 +55,7 @@ def patiently(
                 batches, failed_s, pause_s = run.batches, now_s, _FIRST_PAUSE_S
             if now_s - failed_s + pause_s > patience_s:
                 raise
-            if on_retry is not None:
-                on_retry(error)
+            on_retry(error)
         if stop.wait(pause_s):
             return
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -105,6 +105,8 @@ class PostgresTable:
         with self._told() as connection:
             self._lock(connection)
             columns = columns_of(batch.rows)
+            if self._held is not None:
+                self._missing(connection, batch.rows, columns)
             aside = self._make_aside(connection, columns)
         copy = partial(copy_records, self._url, aside, batch.rows)
         written = batch.map(copy, _COPIED).collect()
@@ -150,8 +152,9 @@ class PostgresTable:
                 connection.execute(_MAKE_POSITIONS)
                 for statement in _MAKE[self._mode]:
                     connection.execute(sql.SQL(statement).format(**names))
-            else:
-                self._add_columns(connection, batch.rows, columns)
+            elif missing := self._missing(connection, batch.rows, columns):
+                added = definitions({each: columns[each] for each in missing}, "ADD COLUMN ")
+                connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, added))
             if batch.is_whole:
                 connection.execute(sql.SQL("DELETE FROM {table}").format(**names))
             attempts = [each.attempt for each in written]
@@ -205,21 +208,17 @@ class PostgresTable:
             raise OtherRun(f"another run lands into {self._name} of {self._shown} at this moment")
         self._is_locked = True
 
-    def _add_columns(
+    def _missing(
         self, connection: psycopg.Connection[Any], rows: Rows, columns: Mapping[str, str]
-    ) -> None:
-        """Add the columns that are missing; null in the rows that are there.
+    ) -> list[str]:
+        """The columns that the table must be given; null in the rows that are there.
 
         Raises:
             LandingRefused: a column of the table has another type.
         """
         name = self._table.as_string(connection)
         there = dict(connection.execute(_TYPES, [name]).fetchall())
-        where = f"{self._name} of {self._shown}"
-        if missing := missing_columns(there, columns, rows, where):
-            added = definitions({each: columns[each] for each in missing}, "ADD COLUMN ")
-            change = sql.SQL("ALTER TABLE {} {}").format(self._table, added)
-            connection.execute(change)
+        return missing_columns(there, columns, rows, f"{self._name} of {self._shown}")
 
     def _make_aside(self, connection: psycopg.Connection[Any], columns: Mapping[str, str]) -> str:
         """Create a staging table; drops those of killed runs."""

@@ -6,9 +6,11 @@ is for display.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -26,6 +28,7 @@ from drumlin.spark.landing.target import (
 )
 from drumlin.spark.landing.targets import open_target
 from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.values.bad_records import BadRecord
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
@@ -127,7 +130,7 @@ class Run:
         """The number of batches that this run has landed."""
         return self._batches
 
-    def round(self, stop: threading.Event, on_progress: Callable[[Landing], None] | None) -> None:
+    def round(self, stop: threading.Event, on_progress: Callable[[Landing], None]) -> None:
         """Land, batch by batch, all records that are committed when the round begins."""
         until: dict[int, int] | None = None
         asked_ms = _now_ms()
@@ -147,8 +150,7 @@ class Run:
                 break
             self._batches += 1
             self._report_to_group(end, may_end=False)
-            if on_progress is not None:
-                on_progress(self._landing(source, end, until))
+            on_progress(self._landing(source, end, until))
         _, held = self._looked_up()
         self._report_to_group(held.offsets, may_end=True)
         if self._wanted.compact and self._batches > before:
@@ -240,7 +242,9 @@ class Run:
             check,
             is_whole=is_whole,
         )
-        added = self._target.add(batch, Position(source.topic, source.topic_id, end, at_end_ms))
+        position = Position(source.topic, source.topic_id, end, at_end_ms)
+        with _naming_bad_records(source.topic):
+            added = self._target.add(batch, position)
         self._added = Added(*map(sum, zip(self._added, added, strict=True)))
         self._offsets += sum(end.values()) - sum(begin.values())
 
@@ -362,6 +366,23 @@ class Run:
             dict(held),
             dict(ends),
         )
+
+
+@contextmanager
+def _naming_bad_records(topic: str) -> Iterator[None]:
+    """Raises what a task says of a bad record, of which Spark passes on the text only.
+
+    Raises:
+        BadRecord: a value cannot be decoded.
+    """
+    try:
+        yield
+    except Exception as error:
+        if found := re.search(r"\bbad_records\.BadRecord: (.*)", str(error)):
+            raise BadRecord(
+                f"topic {topic} {found[1]}. Nothing of this batch was landed"
+            ) from error
+        raise
 
 
 def _mode_of(client: Client, topic: str) -> Mode:
