@@ -12,12 +12,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, map_batches
-from drumlin.spark.landing import delta
 from drumlin.spark.landing.batch import look_up
-from drumlin.spark.landing.delta import Table
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import LandingRefused, OtherRun, OtherTopic, Position, RecordsLost
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import delta
+from drumlin.spark.landing.targets.delta import Table
+from drumlin.spark.landing.targets.target import (
+    LandingRefused,
+    OtherRun,
+    OtherTopic,
+    Position,
+    RecordsLost,
+)
 from drumlin.spark.options.transform import BatchFunction
 from examples.conftest import NewTopic
 from examples.killing import killed_once

@@ -16,11 +16,11 @@ from pyspark.sql import Row, SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, landed, last_values
-from drumlin.spark.landing import parquet
 from drumlin.spark.landing.batch import look_up
-from drumlin.spark.landing.parquet import Lake, open_lake
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import OtherRun, OtherTopic, Position, RecordsLost
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import parquet
+from drumlin.spark.landing.targets.parquet import Lake, open_lake
+from drumlin.spark.landing.targets.target import OtherRun, OtherTopic, Position, RecordsLost
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.servers.small_hdfs import small_hdfs

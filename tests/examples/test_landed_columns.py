@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, last_values
-from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.target import LandingRefused
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets import iceberg
+from drumlin.spark.landing.targets.target import LandingRefused
 from drumlin.spark.values.bad_records import BadRecord
 from examples.conftest import NewTopic
 from rig.servers.postgres import Postgres, running_postgres

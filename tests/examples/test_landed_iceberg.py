@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land
-from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.iceberg import IcebergTable
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.target import OtherTopic
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets import iceberg
+from drumlin.spark.landing.targets.iceberg import IcebergTable
+from drumlin.spark.landing.targets.target import OtherTopic
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.waiting import wait_until

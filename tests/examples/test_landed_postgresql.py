@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, landed
-from drumlin.spark.landing import postgresql
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.target import LandingRefused, OtherRun, OtherTopic
-from drumlin.spark.landing.targets import open_target
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets import postgresql
+from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, OtherTopic
+from drumlin.spark.landing.targets.urls import open_target
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.servers.postgres import Postgres, running_postgres

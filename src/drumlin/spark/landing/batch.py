@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumlin.spark.connection import client_of
-from drumlin.spark.landing.target import OtherTopic, Source
+from drumlin.spark.landing.targets.target import OtherTopic, Source
 from drumlin.spark.mapping import map_batches
 from drumlin.spark.options.client_rows import BOOTSTRAP
 from drumlin.spark.options.source_rows import SUBSCRIBE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.client.client import Client
-    from drumlin.spark.landing.rows import Rows
+    from drumlin.spark.landing.rows.rows import Rows
     from drumlin.spark.options.options import SourceOptions
     from drumlin.spark.options.transform import BatchFunction
 

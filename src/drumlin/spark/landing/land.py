@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.serving.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
-from drumlin.spark.landing.mode import Mode, Period
 from drumlin.spark.landing.patience import PATIENCE_S, patiently
+from drumlin.spark.landing.rows.mode import Mode, Period
+from drumlin.spark.landing.rows.typed import typed_values
 from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
-from drumlin.spark.landing.targets import check_places
-from drumlin.spark.landing.typed import typed_values
+from drumlin.spark.landing.targets.urls import check_places
 from drumlin.spark.options.keyword_options import read_options
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.values.bad_records import BadRecords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.spark.landing.mode import TOMBSTONE
+from drumlin.spark.landing.rows.mode import TOMBSTONE
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
@@ -23,8 +23,8 @@ def read_lake(spark: SparkSession, folder: str) -> DataFrame:
         LandingRefused: loads are missing.
         AnalysisException: Spark finds no files there.
     """
-    from drumlin.spark.landing.lake_loads import visible_loads
-    from drumlin.spark.landing.parquet import is_typed, open_lake
+    from drumlin.spark.landing.targets.lake_loads import visible_loads
+    from drumlin.spark.landing.targets.parquet import is_typed, open_lake
 
     files, path = open_lake(folder)
     before = folder.removesuffix(path) if folder.startswith("hdfs:") else ""

@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from drumlin.serving.targets import without_password
-from drumlin.spark.landing.mode import MODES, PERIODS, TOPIC, Mode, Period
 from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
-from drumlin.spark.landing.target import (
+from drumlin.spark.landing.rows.mode import MODES, PERIODS, TOPIC, Mode, Period
+from drumlin.spark.landing.targets.target import (
     NOTHING,
     Added,
     Position,
@@ -26,7 +26,7 @@ from drumlin.spark.landing.target import (
     Target,
     check_topic,
 )
-from drumlin.spark.landing.targets import open_target
+from drumlin.spark.landing.targets.urls import open_target
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.values.bad_records import BadRecord
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
 
     from drumlin.client.client import Client
-    from drumlin.spark.landing.rows import Rows
-    from drumlin.spark.landing.typed import TypedValues
+    from drumlin.spark.landing.rows.rows import Rows
+    from drumlin.spark.landing.rows.typed import TypedValues
     from drumlin.spark.planning.group_progress import GroupProgress
 
 #: The fraction of delete.retention.ms after which a target without new records gets a commit that
@@ -208,7 +208,7 @@ class Run:
         Raises:
             SchemaError, RegistryError, DecoderUnavailable, ValueError: from making the decoder.
         """
-        from drumlin.spark.landing.rows import Rows
+        from drumlin.spark.landing.rows.rows import Rows
 
         return Rows.of(self._mode, self._wanted.values, self._topic)
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from drumlin.spark.landing.rows import aligned
-from drumlin.spark.landing.small_files import FEW, LARGE_BYTES, SMALL_BYTES
-from drumlin.spark.landing.target import LandingRefused
+from drumlin.spark.landing.rows.rows import aligned
+from drumlin.spark.landing.rows.small_files import FEW, LARGE_BYTES, SMALL_BYTES
+from drumlin.spark.landing.targets.target import LandingRefused
 
 #: Spark and Arrow ignore names that begin with an underscore.
 OFFSETS: Final = "_offsets.json"

@@ -31,14 +31,14 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
-from drumlin.spark.landing.columns import missing_columns
-from drumlin.spark.landing.mode import Mode, Period
-from drumlin.spark.landing.record_files import WRITTEN, ArrowFolder, write_file, write_files
-from drumlin.spark.landing.reduced import PACKED, crc_bucket, packed, unpacked
-from drumlin.spark.landing.rows import Rows, aligned
-from drumlin.spark.landing.small_files import FEW, SMALL_BYTES
-from drumlin.spark.landing.target import Added, Batch, LandingRefused, OtherRun, Position
-from drumlin.spark.landing.times import PERIOD_COLUMNS, period_values
+from drumlin.spark.landing.rows.mode import Mode, Period
+from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_file, write_files
+from drumlin.spark.landing.rows.reduced import PACKED, crc_bucket, packed, unpacked
+from drumlin.spark.landing.rows.rows import Rows, aligned
+from drumlin.spark.landing.rows.small_files import FEW, SMALL_BYTES
+from drumlin.spark.landing.rows.times import PERIOD_COLUMNS, period_values
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
-from drumlin.spark.landing.iceberg_files import Writing, described, read_files
-from drumlin.spark.landing.small_files import worth_merging
+from drumlin.spark.landing.rows.small_files import worth_merging
+from drumlin.spark.landing.targets.iceberg_files import Writing, described, read_files
 
 
 def compacted(table: Table) -> list[tuple[list[DataFile], DataFile]]:

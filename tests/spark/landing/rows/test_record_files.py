@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from drumlin.spark.landing import record_files
-from drumlin.spark.landing.mode import Period
-from drumlin.spark.landing.record_files import ArrowFolder, period_numbers, write_files
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.times import period_values
+from drumlin.spark.landing.rows import record_files
+from drumlin.spark.landing.rows.mode import Period
+from drumlin.spark.landing.rows.record_files import ArrowFolder, period_numbers, write_files
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.rows.times import period_values
 
 HOUR_US = 3_600_000_000
 

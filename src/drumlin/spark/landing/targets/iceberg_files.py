@@ -29,11 +29,11 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from drumlin.spark.landing.latest import last_of_partitions, latest
-from drumlin.spark.landing.mode import Period
-from drumlin.spark.landing.record_files import write_files
-from drumlin.spark.landing.reduced import unpacked
-from drumlin.spark.landing.rows import Rows, aligned
+from drumlin.spark.landing.rows.latest import last_of_partitions, latest
+from drumlin.spark.landing.rows.mode import Period
+from drumlin.spark.landing.rows.record_files import write_files
+from drumlin.spark.landing.rows.reduced import unpacked
+from drumlin.spark.landing.rows.rows import Rows, aligned
 
 #: The result rows of tasks that append: pyiceberg's `DataFile`, pickled.
 WRITTEN: Final = "file binary"

@@ -22,11 +22,11 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from drumlin.spark.landing.columns import missing_columns
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.postgresql_rows import columns_of, copy_records, definitions
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import Added, Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.postgresql_rows import columns_of, copy_records, definitions
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

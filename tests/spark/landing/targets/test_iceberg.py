@@ -20,18 +20,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, NestedField
 
-from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.iceberg import IcebergTable
-from drumlin.spark.landing.iceberg_files import (
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.rows.reduced import packed
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import iceberg
+from drumlin.spark.landing.targets.iceberg import IcebergTable
+from drumlin.spark.landing.targets.iceberg_files import (
     Writing,
     append_files,
     iceberg_bucket,
     rewrite_bucket,
 )
-from drumlin.spark.landing.mode import Mode
-from drumlin.spark.landing.reduced import packed
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import LandingRefused, OtherRun, Position
+from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, Position
 
 #: A topic's name may have dots.
 NAME = ("kept", "users.v1")

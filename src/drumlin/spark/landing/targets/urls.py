@@ -6,8 +6,8 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from drumlin.serving.targets import without_password
-from drumlin.spark.landing.mode import TOPIC, Mode, Period
-from drumlin.spark.landing.target import Target
+from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
+from drumlin.spark.landing.targets.target import Target
 
 _EXPECTED: Final = (
     "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, "
@@ -32,7 +32,7 @@ def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) 
         )
     if kind == "delta" and rest:
         try:
-            from drumlin.spark.landing.delta import Table
+            from drumlin.spark.landing.targets.delta import Table
         except ModuleNotFoundError as error:
             raise _needs("deltalake", error) from None
         return Table(rest, mode, period)
@@ -51,7 +51,7 @@ def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) 
                 import hdfs_native  # noqa: F401
             except ModuleNotFoundError as error:
                 raise _needs("hdfs-native", error) from None
-        from drumlin.spark.landing.parquet import Lake
+        from drumlin.spark.landing.targets.parquet import Lake
 
         return Lake(path, period)
     if kind == "iceberg":
@@ -76,7 +76,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
         raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
     options.pop("table", None)
     try:
-        from drumlin.spark.landing.postgresql import PostgresTable
+        from drumlin.spark.landing.targets.postgresql import PostgresTable
     except ModuleNotFoundError as error:
         raise _needs("'psycopg[binary]'", error) from None
     if options:
@@ -96,7 +96,7 @@ def _iceberg(url: str, topic: str, mode: Mode, period: Period | None) -> Target:
     if buckets is not None and not (buckets.isdecimal() and int(buckets) > 0):
         raise ValueError(f"{url!r}: buckets: expected a positive number, not {buckets!r}")
     try:
-        from drumlin.spark.landing.iceberg import BUCKETS, IcebergTable
+        from drumlin.spark.landing.targets.iceberg import BUCKETS, IcebergTable
     except ModuleNotFoundError as error:
         raise _needs("'pyiceberg[pyarrow]'", error) from None
     return IcebergTable(catalog, name, mode, int(buckets or BUCKETS), period)

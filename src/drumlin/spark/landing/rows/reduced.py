@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from drumlin.spark.landing.latest import last_of_partitions, latest
+from drumlin.spark.landing.rows.latest import last_of_partitions, latest
 
 #: The bucket of a key.
 BucketOf = Callable[[bytes], int]

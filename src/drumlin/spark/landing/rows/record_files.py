@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from drumlin.spark.landing.mode import Period
+from drumlin.spark.landing.rows.mode import Period
 
 #: The result rows of a task, one for each file. `period`: see `Slot`.
 WRITTEN: Final = (

@@ -41,9 +41,12 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
 
-from drumlin.spark.landing.columns import missing_columns
-from drumlin.spark.landing.iceberg_compaction import compacted
-from drumlin.spark.landing.iceberg_files import (
+from drumlin.spark.landing.rows.mode import TOMBSTONE, Mode, Period
+from drumlin.spark.landing.rows.reduced import PACKED, packed
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.iceberg_compaction import compacted
+from drumlin.spark.landing.targets.iceberg_files import (
     REWRITTEN,
     WRITTEN,
     Writing,
@@ -51,10 +54,7 @@ from drumlin.spark.landing.iceberg_files import (
     iceberg_bucket,
     rewrite_bucket,
 )
-from drumlin.spark.landing.mode import TOMBSTONE, Mode, Period
-from drumlin.spark.landing.reduced import PACKED, packed
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import Added, Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile

@@ -14,7 +14,7 @@ from drumlin.client.errors import ClientError
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame
 
-    from drumlin.spark.landing.rows import Rows
+    from drumlin.spark.landing.rows.rows import Rows
     from drumlin.spark.options.transform import BatchFunction
 
 

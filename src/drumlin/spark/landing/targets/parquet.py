@@ -28,8 +28,12 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from drumlin.spark.landing.columns import missing_columns
-from drumlin.spark.landing.lake_loads import (
+from drumlin.spark.landing.rows.mode import Period
+from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_files
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.rows.times import period_values
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.lake_loads import (
     ASIDE,
     MERGE,
     OFFSETS,
@@ -42,11 +46,7 @@ from drumlin.spark.landing.lake_loads import (
     small_loads,
     write_merged,
 )
-from drumlin.spark.landing.mode import Period
-from drumlin.spark.landing.record_files import WRITTEN, ArrowFolder, write_files
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import Added, Batch, LandingRefused, OtherRun, Position
-from drumlin.spark.landing.times import period_values
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumlin.spark.landing.mode import TOPIC
+from drumlin.spark.landing.rows.mode import TOPIC
 from drumlin.spark.values.bad_records import BAD_RECORDS, BadRecords
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources

@@ -13,13 +13,14 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import Row
 
-from drumlin.spark.landing import lake_loads
-from drumlin.spark.landing.lake_loads import visible_loads
-from drumlin.spark.landing.mode import Period
-from drumlin.spark.landing.parquet import Lake
-from drumlin.spark.landing.record_files import ArrowFolder, write_files
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import LandingRefused, Position
+from drumlin.spark.landing.rows.mode import Period
+from drumlin.spark.landing.rows.record_files import ArrowFolder, write_files
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import lake_loads
+from drumlin.spark.landing.targets.lake_loads import visible_loads
+from drumlin.spark.landing.targets.parquet import Lake
+from drumlin.spark.landing.targets.target import LandingRefused, Position
+from rig.depth import IS_DEEP
 
 #: The number of loads that are worth merging, here.
 FEW = 3
@@ -207,7 +208,7 @@ def test_a_reader_at_any_moment_of_a_merge(tmp_path: Path) -> None:
 @pytest.mark.parametrize("does", ["compact", "land"])
 def test_another_run_at_any_step_of_a_merge(tmp_path: Path, does: str) -> None:
     """The first one goes on from what it has read long ago."""
-    for number in range(0, 20, 1 if DEEP else 3):
+    for number in range(0, 20, 1 if IS_DEEP else 3):
         loads = _many(tmp_path / str(number))
 
         def meanwhile(step: int, at: int = number, loads: Loads = loads) -> None:

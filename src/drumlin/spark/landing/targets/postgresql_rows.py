@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from drumlin.spark.landing.reduced import reduced
-from drumlin.spark.landing.rows import Rows
+from drumlin.spark.landing.rows.reduced import reduced
+from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.values.bad_records import ERROR_COLUMN, BadRecord
 
 #: The number of records that are converted to Python objects at once.

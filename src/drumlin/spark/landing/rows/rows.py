@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.spark.landing.mode import TOMBSTONE, Mode
+from drumlin.spark.landing.rows.mode import TOMBSTONE, Mode
 from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN, BadRecords
 from drumlin.spark.values.batches import BatchDecoding, ColumnDecoding
 
 if TYPE_CHECKING:
     from drumlin.client.values.decoder import ValueDecoder
-    from drumlin.spark.landing.typed import TypedValues
+    from drumlin.spark.landing.rows.typed import TypedValues
 
 _PLACE: Final = (
     pa.field("partition", pa.int32(), nullable=False),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from drumlin.spark.landing.rows import Rows
-from drumlin.spark.landing.target import LandingRefused
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.target import LandingRefused
 
 
 def missing_columns(

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from drumlin.spark.landing.mode import Period
+from drumlin.spark.landing.rows.mode import Period
 
 _DAY: Final = pa.field("day", pa.date32())
 _HOUR: Final = pa.field("hour", pa.int32())
