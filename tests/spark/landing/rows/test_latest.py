@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from drumlin.spark.landing.latest import last_of_partitions, latest
+from drumlin.spark.landing.rows.latest import last_of_partitions, latest
 
 
 def _records(*rows: tuple[bytes, int, int, int]) -> pa.Table:

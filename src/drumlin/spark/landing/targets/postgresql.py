@@ -19,20 +19,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import psycopg
-import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.postgresql_rows import columns_of, copy_records, definitions
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-_COLUMNS: Final = "partition,offset,timestamp,key,value"
-_COPIED: Final = "attempt string, records long"
-#: The number of records that are converted to Python objects at once.
-_ROWS_AT_A_TIME: Final = 1000
+_COPIED: Final = "attempt string, size long"
 #: Stands for a partition in the row that holds `Position.at_end_ms` instead of an offset.
 _AT_END: Final = -1
 _IS_THERE: Final = "SELECT to_regclass(%s) IS NOT NULL"
@@ -48,34 +47,34 @@ _MOVE: Final = """
 INSERT INTO drumlin_positions VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (landed, partition) DO UPDATE SET next_offset = excluded.next_offset
 """
+_MAKE_ASIDE: Final = "CREATE UNLOGGED TABLE {} (attempt text, {})"
+_TYPES: Final = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('drumlin:' || %s, 0))"
 #: Serializes the creation of `drumlin_positions`: IF NOT EXISTS alone may fail under concurrency.
 _ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('drumlin', 0))"
-#: Timestamps are numbers, as records may have ones outside of PostgreSQL's range.
-_ROW: Final = 'partition int, "offset" bigint, timestamp_ms bigint, key bytea, value bytea'
-_MAKE_ASIDE: Final = "CREATE UNLOGGED TABLE {} (attempt text, " + _ROW + ")"
 _MAKE: Final[Mapping[Mode, tuple[LiteralString, ...]]] = {
-    "append": ("CREATE TABLE {table} (" + _ROW + ', PRIMARY KEY (partition, "offset"))',),
+    "append": ('CREATE TABLE {table} ({row}, PRIMARY KEY (partition, "offset"))',),
     "upsert": (
-        "CREATE TABLE {table} (" + _ROW + ")",
+        "CREATE TABLE {table} ({row})",
         "CREATE UNIQUE INDEX ON {table} (sha256(key))",
         "CREATE INDEX ON {table} USING hash (key)",
     ),
 }
 _APPEND: Final = """
-INSERT INTO {table} (partition, "offset", timestamp_ms, key, value)
-SELECT partition, "offset", timestamp_ms, key, value FROM {aside} WHERE attempt = ANY(%s)
+INSERT INTO {table} ({names}) SELECT {names} FROM {aside} WHERE attempt = ANY(%s)
 """
 #: The last record of a key in each partition, and of these the latest: the rule of `latest.py`.
 _UPSERT: Final = """
 WITH of_partitions AS (
-    SELECT DISTINCT ON (key, partition) partition, "offset", timestamp_ms, key, value FROM {aside}
-    WHERE attempt = ANY(%s) AND key IS NOT NULL ORDER BY key, partition, "offset" DESC)
-INSERT INTO {table} AS old (partition, "offset", timestamp_ms, key, value)
-SELECT DISTINCT ON (key) partition, "offset", timestamp_ms, key, value FROM of_partitions
+    SELECT DISTINCT ON (key, partition) {names} FROM {aside}
+    WHERE attempt = ANY(%s) ORDER BY key, partition, "offset" DESC)
+INSERT INTO {table} AS old ({names})
+SELECT DISTINCT ON (key) {names} FROM of_partitions
 ORDER BY key, timestamp_ms DESC, partition DESC
-ON CONFLICT (sha256(key)) DO UPDATE SET partition = excluded.partition,
-    "offset" = excluded."offset", timestamp_ms = excluded.timestamp_ms, value = excluded.value
+ON CONFLICT (sha256(key)) DO UPDATE SET {changed}
 WHERE excluded.partition = old.partition OR excluded.timestamp_ms > old.timestamp_ms
     OR (excluded.timestamp_ms = old.timestamp_ms AND excluded.partition > old.partition)
 """
@@ -102,15 +101,22 @@ class PostgresTable:
         self._held = None if found is None else dict(found.offsets)
         return found
 
-    def add(self, batch: Batch, position: Position) -> None:
+    def add(self, batch: Batch, position: Position) -> Added:
         with self._told() as connection:
             self._lock(connection)
-            aside = self._make_aside(connection)
-        copy = partial(copy_records, self._url, aside)
-        written = batch.map(_COLUMNS, copy, _COPIED).collect()
+            columns = columns_of(batch.rows)
+            if self._held is not None:
+                self._missing(connection, batch.rows, columns)
+            aside = self._make_aside(connection, columns)
+        copy = partial(copy_records, self._url, aside, batch.rows)
+        written = batch.map(copy, _COPIED).collect()
         with self._told() as connection:
-            self._show(connection, batch, aside, written, position)
+            rows = self._show(connection, batch, aside, written, position)
             self._drop(connection, [aside])
+        return Added(rows, sum(each.size for each in written))
+
+    def compact(self) -> None:
+        """Do nothing: autovacuum does that."""
 
     def close(self) -> None:
         if self._connection is not None:
@@ -124,20 +130,36 @@ class PostgresTable:
         aside: str,
         written: Collection[Row],
         position: Position,
-    ) -> None:
+    ) -> int:
+        """Move these rows into the table; returns how many were added or changed."""
         with connection.transaction():
             held = self._read(connection)
             if (None if held is None else dict(held.offsets)) != self._held:
                 raise OtherRun(f"another run has added to {self._shown} meanwhile")
-            names = {"table": self._table, "aside": sql.Identifier(aside)}
+            columns = columns_of(batch.rows)
+            changed = [name for name in columns if name != "key"]
+            names = {
+                "table": self._table,
+                "aside": sql.Identifier(aside),
+                "row": definitions(columns),
+                "names": sql.SQL(", ").join(sql.Identifier(name) for name in columns),
+                "changed": sql.SQL(", ").join(
+                    sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in changed
+                ),
+            }
             if held is None:
                 connection.execute(_ALONE)
                 connection.execute(_MAKE_POSITIONS)
                 for statement in _MAKE[self._mode]:
                     connection.execute(sql.SQL(statement).format(**names))
+            elif missing := self._missing(connection, batch.rows, columns):
+                added = definitions({each: columns[each] for each in missing}, "ADD COLUMN ")
+                connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, added))
+            if batch.is_whole:
+                connection.execute(sql.SQL("DELETE FROM {table}").format(**names))
             attempts = [each.attempt for each in written]
             show = _APPEND if self._mode == "append" else _UPSERT
-            connection.execute(sql.SQL(show).format(**names), [attempts])
+            moved = connection.execute(sql.SQL(show).format(**names), [attempts]).rowcount
             of_topic = (self._name, self._mode, position.topic, position.topic_id)
             with connection.cursor() as cursor:
                 numbers = {**position.offsets}
@@ -146,6 +168,7 @@ class PostgresTable:
                 rows = [(*of_topic, *each) for each in numbers.items()]
                 cursor.executemany(_MOVE, rows)
             batch.confirm()
+        return moved
 
     def _read(self, connection: psycopg.Connection[Any]) -> Position | None:
         """
@@ -185,7 +208,19 @@ class PostgresTable:
             raise OtherRun(f"another run lands into {self._name} of {self._shown} at this moment")
         self._is_locked = True
 
-    def _make_aside(self, connection: psycopg.Connection[Any]) -> str:
+    def _missing(
+        self, connection: psycopg.Connection[Any], rows: Rows, columns: Mapping[str, str]
+    ) -> list[str]:
+        """The columns that the table must be given; null in the rows that are there.
+
+        Raises:
+            LandingRefused: a column of the table has another type.
+        """
+        name = self._table.as_string(connection)
+        there = dict(connection.execute(_TYPES, [name]).fetchall())
+        return missing_columns(there, columns, rows, f"{self._name} of {self._shown}")
+
+    def _make_aside(self, connection: psycopg.Connection[Any], columns: Mapping[str, str]) -> str:
         """Create a staging table; drops those of killed runs."""
         prefix = f"drumlin_aside_{hashlib.sha256(self._name.encode()).hexdigest()[:16]}_"
         left = connection.execute(
@@ -195,7 +230,8 @@ class PostgresTable:
         ).fetchall()
         self._drop(connection, [name for (name,) in left])
         aside = f"{prefix}{uuid.uuid4().hex[:8]}"
-        connection.execute(sql.SQL(_MAKE_ASIDE).format(sql.Identifier(aside)))
+        made = sql.SQL(_MAKE_ASIDE).format(sql.Identifier(aside), definitions(columns))
+        connection.execute(made)
         return aside
 
     def _drop(self, connection: psycopg.Connection[Any], names: Collection[str]) -> None:
@@ -235,24 +271,3 @@ class PostgresTable:
         except psycopg.Error as error:
             self.close()
             raise LandingRefused(f"{self._shown}: {error}") from error
-
-
-def copy_records(url: str, aside: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Copy a task's records into the staging table; returns the attempt's id and their number."""
-    attempt, records = uuid.uuid4().hex, 0
-    statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(aside))
-    with (
-        psycopg.connect(url) as connection,
-        connection.cursor() as cursor,
-        cursor.copy(statement) as copy,
-    ):
-        for batch in batches:
-            times_ms = pc.divide(batch["timestamp"].cast(pa.int64()), 1000)
-            columns = [batch["partition"], batch["offset"], times_ms, batch["key"], batch["value"]]
-            rows = pa.table(columns, list("pqtkv"))
-            for piece in rows.to_batches(max_chunksize=_ROWS_AT_A_TIME):
-                for row in zip(*(each.to_pylist() for each in piece.columns), strict=True):
-                    copy.write_row((attempt, *row))
-            records += batch.num_rows
-    if records:
-        yield pa.table({"attempt": [attempt], "records": [records]})

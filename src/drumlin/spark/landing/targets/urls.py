@@ -6,29 +6,36 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from drumlin.serving.targets import without_password
-from drumlin.spark.landing.target import Mode, Target
+from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
+from drumlin.spark.landing.targets.target import Target
 
-#: Stands for the topic's name in a URL.
-TOPIC: Final = "{topic}"
 _EXPECTED: Final = (
     "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, "
     "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or postgresql://USER@HOST/DATABASE[?table=NAME]"
 )
 
 
-def open_target(url: str, topic: str, mode: Mode) -> Target:
+def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) -> Target:
     """
+    Args:
+        period: by which rows are kept apart.
+
     Raises:
-        ValueError: the URL names no target, or not one for this mode.
+        ValueError: the URL names no target, or not one for this mode or with periods.
         ModuleNotFoundError: a package is missing; the message names it.
     """
     kind, _, rest = url.replace(TOPIC, topic).partition(":")
+    if period is not None and mode == "upsert":
+        raise ValueError(
+            f"partition_by={period!r}: only appended rows are kept apart by time, and {topic!r} is "
+            "to be upserted: the row of a key would move with each new value"
+        )
     if kind == "delta" and rest:
         try:
-            from drumlin.spark.landing.delta import Table
+            from drumlin.spark.landing.targets.delta import Table
         except ModuleNotFoundError as error:
             raise _needs("deltalake", error) from None
-        return Table(rest, mode)
+        return Table(rest, mode, period)
     if kind == "hdfs" or (kind == "parquet" and rest):
         if mode != "append":
             raise ValueError(
@@ -44,12 +51,17 @@ def open_target(url: str, topic: str, mode: Mode) -> Target:
                 import hdfs_native  # noqa: F401
             except ModuleNotFoundError as error:
                 raise _needs("hdfs-native", error) from None
-        from drumlin.spark.landing.parquet import Lake
+        from drumlin.spark.landing.targets.parquet import Lake
 
-        return Lake(path)
+        return Lake(path, period)
     if kind == "iceberg":
-        return _iceberg(url, topic, mode)
+        return _iceberg(url, topic, mode, period)
     if kind in ("postgresql", "postgres"):
+        if period is not None:
+            raise ValueError(
+                f"partition_by={period!r}: a table of PostgreSQL is not partitioned by landings: "
+                "an index on timestamp_ms finds the rows of a day"
+            )
         return _postgres(url, topic, mode)
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
 
@@ -64,7 +76,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
         raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
     options.pop("table", None)
     try:
-        from drumlin.spark.landing.postgresql import PostgresTable
+        from drumlin.spark.landing.targets.postgresql import PostgresTable
     except ModuleNotFoundError as error:
         raise _needs("'psycopg[binary]'", error) from None
     if options:
@@ -72,7 +84,7 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
     return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
 
 
-def _iceberg(url: str, topic: str, mode: Mode) -> Target:
+def _iceberg(url: str, topic: str, mode: Mode, period: Period | None) -> Target:
     place, _, query = url.removeprefix("iceberg:").partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     buckets = options.pop("buckets", None)
@@ -84,10 +96,10 @@ def _iceberg(url: str, topic: str, mode: Mode) -> Target:
     if buckets is not None and not (buckets.isdecimal() and int(buckets) > 0):
         raise ValueError(f"{url!r}: buckets: expected a positive number, not {buckets!r}")
     try:
-        from drumlin.spark.landing.iceberg import BUCKETS, IcebergTable
+        from drumlin.spark.landing.targets.iceberg import BUCKETS, IcebergTable
     except ModuleNotFoundError as error:
         raise _needs("'pyiceberg[pyarrow]'", error) from None
-    return IcebergTable(catalog, name, mode, int(buckets or BUCKETS))
+    return IcebergTable(catalog, name, mode, int(buckets or BUCKETS), period)
 
 
 def check_places(url: str, topics: list[str]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from drumlin.spark import land
-from drumlin.spark.landing.parquet import Lake
-from drumlin.spark.landing.target import LandingRefused, Mode, Position
-from drumlin.spark.landing.targets import check_places, open_target
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets.parquet import Lake
+from drumlin.spark.landing.targets.target import LandingRefused, Position
+from drumlin.spark.landing.targets.urls import check_places, open_target
 from drumlin.spark.options.option_values import OptionError
 
 SESSION: Any = None

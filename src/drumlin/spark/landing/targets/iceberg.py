@@ -20,10 +20,11 @@ import json
 import pickle
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -32,38 +33,30 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationException,
 )
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import (
-    BinaryType,
-    IntegerType,
-    ListType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
 
-from drumlin.spark.landing.iceberg_files import (
-    CHANGED,
-    READ,
+from drumlin.spark.landing.rows.mode import TOMBSTONE, Mode, Period
+from drumlin.spark.landing.rows.reduced import PACKED, packed
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.iceberg_compaction import compacted
+from drumlin.spark.landing.targets.iceberg_files import (
     REWRITTEN,
     WRITTEN,
     Writing,
     append_files,
-    bucketed,
+    iceberg_bucket,
     rewrite_bucket,
 )
-from drumlin.spark.landing.record_files import COLUMNS
-from drumlin.spark.landing.target import Batch, LandingRefused, Mode, OtherRun, Position
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame
@@ -78,28 +71,12 @@ _BEFORE: Final = "drumlin.offsets-before"
 _COMMIT: Final = "drumlin.commit"
 _AT_END: Final = "drumlin.at-end-ms"
 
+#: The ids of the columns: the first ones of the table, in the order of `Rows.schema`.
+_TIMESTAMP: Final = 3
 _KEY: Final = 4
-_PLACE: Final = (
-    NestedField(1, "partition", IntegerType(), required=True),
-    NestedField(2, "offset", LongType(), required=True),
-    NestedField(3, "timestamp", TimestamptzType(), required=True),
-)
-_HEADER: Final = StructType(
-    NestedField(8, "key", StringType(), required=False),
-    NestedField(9, "value", BinaryType(), required=False),
-)
-_SCHEMAS: Final = {
-    "append": Schema(
-        *_PLACE,
-        NestedField(4, "key", BinaryType(), required=False),
-        NestedField(5, "value", BinaryType(), required=False),
-        NestedField(6, "headers", ListType(7, _HEADER, element_required=True), required=False),
-    ),
-    "upsert": Schema(
-        *_PLACE,
-        NestedField(4, "key", BinaryType(), required=True),
-        NestedField(5, "value", BinaryType(), required=True),
-    ),
+_TRANSFORMS: Final[dict[Period, Transform[Any, Any]]] = {
+    "day": DayTransform(),
+    "hour": HourTransform(),
 }
 
 
@@ -114,15 +91,23 @@ class Told(NamedTuple):
 class IcebergTable:
     """An Iceberg table, used by one run."""
 
-    def __init__(self, catalog: str, name: Sequence[str], mode: Mode, buckets: int) -> None:
+    def __init__(
+        self,
+        catalog: str,
+        name: Sequence[str],
+        mode: Mode,
+        buckets: int,
+        period: Period | None = None,
+    ) -> None:
         """
         Args:
             catalog: the catalog's name in pyiceberg's configuration.
             name: the namespace, and then the table's name.
             buckets: the number of buckets, if an upsert table is created.
+            period: by which the rows of an append table are kept apart.
         """
         self._catalog_name, self._name, self._mode = catalog, tuple(name), mode
-        self._buckets = buckets
+        self._buckets, self._period = buckets, period
         self._shown = f"{'.'.join(name)} in the catalog {catalog!r}"
         self._catalog: Catalog | None = None
         self._table: Table | None = None
@@ -137,39 +122,59 @@ class IcebergTable:
         self._check(self._table)
         return told(self._table.metadata).position
 
-    def add(self, batch: Batch, position: Position) -> None:
-        table = self.opened(position)
+    def add(self, batch: Batch, position: Position) -> Added:
+        table = self.opened(batch.rows, position)
         if self._mode == "append":
-            self._append(table, batch, position)
-        else:
-            self._upsert(table, batch, position)
+            return self._append(table, batch, position)
+        return self._upsert(table, batch, position)
+
+    def compact(self) -> None:
+        """Merge small files. (In mode `upsert` a bucket is one file.)"""
+        if self._table is None or self._mode == "upsert":
+            return
+        table = self._table.refresh()
+        if not (merged := compacted(table)):
+            return
+        transaction = table.transaction()
+        with self._snapshot(transaction, {}, is_rewrite=True) as snapshot:
+            for gone, made in merged:
+                for each in gone:
+                    snapshot.delete_data_file(each)
+                snapshot.append_data_file(made)
+        # What others have changed meanwhile stays; the next round tries again.
+        with suppress(CommitFailedException, ValidationException):
+            transaction.commit_transaction()
 
     def close(self) -> None:
         """Forget catalog and table; no resource is held."""
         self._catalog = self._table = None
 
-    def _append(self, table: Table, batch: Batch, position: Position) -> None:
-        write = partial(append_files, Writing.of(table))
-        found = batch.map(COLUMNS, write, WRITTEN).collect()
+    def _append(self, table: Table, batch: Batch, position: Position) -> Added:
+        write = partial(append_files, Writing.of(table), self._period)
+        found = batch.map(write, WRITTEN).collect()
         added = [pickle.loads(each.file) for each in found]  # noqa: S301 - our own tasks made it
         self.show(batch, position, added)
+        return _added(added)
 
-    def _upsert(self, table: Table, batch: Batch, position: Position) -> None:
+    def _upsert(self, table: Table, batch: Batch, position: Position) -> Added:
         held = self.files_by_bucket()
+        kept = {} if batch.is_whole else held
         buckets = _bucket_count(table)
-        changes = batch.map(READ, partial(bucketed, buckets), CHANGED)
+        changes = batch.map(partial(packed, partial(iceberg_bucket, buckets)), PACKED)
         # Without a number, Spark would coalesce a small shuffle, and one task write all buckets.
         tasks = min(buckets, _shuffle_partitions(changes))
-        writing = Writing.of(table)
+        writing, rows = Writing.of(table), batch.rows
 
         def rewrite(changes: pa.Table) -> pa.Table:  # Spark inspects the number of arguments
-            return rewrite_bucket(writing, held, changes)
+            return rewrite_bucket(writing, rows, kept, changes)
 
         grouped = changes.repartition(tasks, "bucket").groupBy("bucket")
         found = grouped.applyInArrow(rewrite, REWRITTEN).collect()
-        removed = [task.file for each in found for task in held.get(each.bucket, ())]
+        rewritten = held if batch.is_whole else [each.bucket for each in found]
+        removed = [task.file for bucket in rewritten for task in held.get(bucket, ())]
         added = [pickle.loads(each.file) for each in found if each.file]  # noqa: S301 - likewise
         self.show(batch, position, added, removed)
+        return _added(added)
 
     def files_by_bucket(self) -> dict[int, list[FileScanTask]]:
         """
@@ -237,14 +242,24 @@ class IcebergTable:
             Operation.OVERWRITE, transaction, transaction._table.io, snapshot_properties=summary
         )
 
-    def opened(self, position: Position) -> Table:
-        """The table, created if it does not exist.
+    def opened(self, rows: Rows, position: Position) -> Table:
+        """The table with columns for these rows, created if it does not exist.
 
         Raises:
             OtherRun: another run has created the table meanwhile.
+            LandingRefused: a column of the table has another type.
         """
-        if self._table is not None:
-            return self._table
+        if self._table is None:
+            self._table = self._made(rows, position)
+        else:
+            self._add_columns(self._table, rows)
+        return self._table
+
+    def _made(self, rows: Rows, position: Position) -> Table:
+        """
+        Raises:
+            OtherRun: another run has created the table meanwhile.
+        """
         properties = {
             _TOPIC: position.topic,
             _TOPIC_ID: position.topic_id,
@@ -258,17 +273,33 @@ class IcebergTable:
         if self._mode == "upsert":
             bucket = PartitionField(_KEY, 1000, BucketTransform(self._buckets), "key_bucket")
             spec = PartitionSpec(bucket)
-        schema = _SCHEMAS[self._mode]
+        elif self._period is not None:
+            name, transform = f"timestamp_{self._period}", _TRANSFORMS[self._period]
+            spec = PartitionSpec(PartitionField(_TIMESTAMP, 1000, transform, name))
+        schema = columns_of(rows)
         with self._asked() as catalog:
             catalog.create_namespace_if_not_exists(self._name[:-1])
             try:
-                made = catalog.create_table(
+                return catalog.create_table(
                     self._name, schema, partition_spec=spec, properties=properties
                 )
             except TableAlreadyExistsError as error:
                 raise OtherRun(f"another run has made {self._shown} meanwhile") from error
-        self._table = made
-        return made
+
+    def _add_columns(self, table: Table, rows: Rows) -> None:
+        """Add the columns that are missing; null in the rows that are there.
+
+        Raises:
+            LandingRefused: a column of the table has another type.
+        """
+        wanted = columns_of(rows)
+        there, kinds = (
+            {each.name: each.type for each in schema_to_pyarrow(schema, include_field_ids=False)}
+            for schema in (table.schema(), wanted)
+        )
+        if missing_columns(there, kinds, rows, self._shown):
+            with table.update_schema() as update:
+                update.union_by_name(wanted)
 
     def _check(self, table: Table) -> None:
         """
@@ -283,15 +314,22 @@ class IcebergTable:
             raise LandingRefused(
                 f"{self._shown} was begun in mode {mode!r}, and cannot go on in {self._mode!r}"
             )
-        is_divided = not table.spec().is_unpartitioned()
-        if _bucket_count(table) == 0 if self._mode == "upsert" else is_divided:
+        if not self._is_divided_right(table):
             raise LandingRefused(f"{self._shown} is divided in another way than a landing does it")
         there = [(each.field_id, each.name, each.field_type) for each in table.schema().fields]
-        for field in _SCHEMAS[self._mode].fields:
+        for field in columns_of(Rows.of(self._mode)).fields[:_KEY]:
             if (field.field_id, field.name, field.field_type) not in there:
                 raise LandingRefused(
                     f"{self._shown} has no column {field.name!r} of {field.field_type} any more"
                 )
+
+    def _is_divided_right(self, table: Table) -> bool:
+        if self._mode == "upsert":
+            return _bucket_count(table) > 0
+        found = [(each.source_id, each.transform) for each in table.spec().fields]
+        if self._period is None:
+            return not found
+        return found == [(_TIMESTAMP, _TRANSFORMS[self._period])]
 
     @contextmanager
     def _asked(self) -> Iterator[Catalog]:
@@ -346,6 +384,21 @@ class _Checked(Table):
         if told(self.metadata).commit not in self._known:
             raise OtherRun(f"another run has landed in {'.'.join(self.name())} meanwhile")
         return now
+
+
+def columns_of(rows: Rows) -> Schema:
+    """The columns of a table, with the ids that they have in a new one."""
+    fields = list(rows.schema)
+    if rows.mode == "upsert":  # a tombstone has no row
+        fields = [each for each in fields if each.name != TOMBSTONE]
+        if not rows.is_typed:
+            fields[_KEY] = fields[_KEY].with_nullable(False)
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(pa.schema(fields)))
+
+
+def _added(files: Collection[DataFile]) -> Added:
+    rows = sum(each.record_count for each in files)
+    return Added(rows, sum(each.file_size_in_bytes for each in files))
 
 
 def _shuffle_partitions(frame: DataFrame) -> int:

@@ -7,18 +7,15 @@ moment, the next run reads the position and continues there: no record is skippe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from drumlin.client.errors import ClientError
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame
 
+    from drumlin.spark.landing.rows.rows import Rows
     from drumlin.spark.options.transform import BatchFunction
-
-#: A row for every record, or a row for every key, with its last value.
-Mode: TypeAlias = Literal["append", "upsert"]
-MODES: tuple[Mode, ...] = ("append", "upsert")
 
 
 class LandingRefused(ClientError):
@@ -57,14 +54,34 @@ class Position(NamedTuple):
     at_end_ms: int | None = None
 
 
+class Added(NamedTuple):
+    """What a commit has added to a target, for display."""
+
+    #: Rows that were added or changed.
+    rows: int
+    #: The size of the files that hold them, or of the rows as they were sent.
+    size_bytes: int
+
+
+NOTHING: Final = Added(0, 0)
+
+
 class Batch(Protocol):
     """The records to add: a range of offsets in each partition."""
 
-    def frame(self, columns: str) -> DataFrame:
-        """The records, with these columns of `format("drumlin")`."""
+    @property
+    def rows(self) -> Rows:
+        """How these records become rows; from batch to batch there may be more columns."""
 
-    def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
-        """The results of `function`, which gets the records in the workers, without the JVM."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the log: the rows of the target are replaced by those of the batch.
+
+        In mode `upsert` only.
+        """
+
+    def map(self, function: BatchFunction, schema: str) -> DataFrame:
+        """The results of `function`, which gets the rows in the workers, without the JVM."""
 
     def confirm(self) -> None:
         """Check that the batch is still valid. Call it after reading and before committing.
@@ -85,15 +102,19 @@ class Target(Protocol):
             LandingRefused: there is something in the target's place that no landing has created.
         """
 
-    def add(self, batch: Batch, position: Position) -> None:
-        """Commit the batch's records and this position, in one atomic step.
+    def add(self, batch: Batch, position: Position) -> Added:
+        """Commit the batch's rows and this position, in one atomic step.
 
         The batch must begin at the result of the last call of `position`.
 
         Raises:
             OtherRun: another run has committed since that call.
             OtherTopic, RecordsLost: as from `batch.confirm()`.
+            LandingRefused: the target's columns are of other types than those of the rows.
         """
+
+    def compact(self) -> None:
+        """Merge small files, which changes no row. After `add`."""
 
     def close(self) -> None:
         """Release connections and locks; everything committed stays."""
