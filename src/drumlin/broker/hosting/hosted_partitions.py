@@ -112,12 +112,12 @@ class HostedPartitions:
             for topic in list(self._image.topics.values()):
                 await self._host(topic, topic.partitions, is_new=False)
             self.is_behind = False
-        for log in list(self._logs):
-            await give_way()
-            is_ours = self._partitions.has_log_of(log.topic, log.partition)
-            if not is_ours and not log.is_unserved:
-                log.is_unserved = True
-                _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
+            for log in list(self._logs):
+                await give_way()
+                is_ours = self._partitions.has_log_of(log.topic, log.partition)
+                if not is_ours and not log.is_unserved:
+                    log.is_unserved = True
+                    _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> dict[PartitionId, Returned]:
         """Replicated partitions whose log on this broker may have lost records.
