@@ -11,9 +11,9 @@ from drumlin.client import arguments
 from drumlin.client.client import connect
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.state.changelog import Changelog, owner_id
+from drumlin.state.options import OutputDelivery, ProcessorOptions
 from drumlin.state.processor import Processor
 from drumlin.state.replicas import Replicas
-from drumlin.state.work import OutputDelivery
 
 if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
@@ -97,22 +97,23 @@ def processor(
         arguments.text(name, value)
         if not value:
             raise ValueError(f"{name} is empty")
-    arguments.one_of("start", start, ("earliest", "latest"))
-    arguments.one_of("output", output, ("exactly_once", "at_least_once"))
-    arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
-    arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
-    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
-    if tick_interval_ms is not None:
-        arguments.whole_number("tick_interval_ms", tick_interval_ms, 1, 2**31 - 1)
-    for name, optional in (
-        ("dead_letters", dead_letters),
-        ("group_instance_id", group_instance_id),
-    ):
-        if optional is not None:
-            arguments.text(name, optional)
-    if folder is not None and not isinstance(folder, str | os.PathLike):
-        raise TypeError(f"folder {arguments.shown(folder)}: expected a path")
-    arguments.whole_number("standbys", standbys, 0, 100)
+    options = ProcessorOptions(
+        start=start,
+        commit_interval_ms=commit_interval_ms,
+        idle_timeout_ms=idle_timeout_ms,
+        tick_interval_ms=tick_interval_ms,
+        decode=decode,
+        headers=headers,
+        group_instance_id=group_instance_id,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        max_poll_interval_ms=max_poll_interval_ms,
+        transaction_timeout_ms=transaction_timeout_ms,
+        output=output,
+        folder=folder,
+        standbys=standbys,
+        dead_letters=dead_letters,
+    )
     with contextlib.ExitStack() as undo:
         own_id = owner_id(group, state, group_instance_id)
         client = connect(bootstrap, client_id=own_id, security=security)
@@ -131,30 +132,6 @@ def processor(
             follower.identify()
         replicas = Replicas(folder, changelog.topic, follower)
         undo.callback(replicas.close)
-        made = Processor(
-            client,
-            topic,
-            group,
-            changelog,
-            own_id,
-            start=start,
-            commit_interval_ms=commit_interval_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            tick_interval_ms=tick_interval_ms,
-            join_timeout_ms=max_poll_interval_ms,
-            transaction_timeout_ms=transaction_timeout_ms,
-            output=output,
-            standbys=standbys,
-            replicas=replicas,
-            dead_letters=dead_letters,
-            decode=decode,
-            headers=headers,
-            reading={
-                "group_instance_id": group_instance_id,
-                "session_timeout_ms": session_timeout_ms,
-                "heartbeat_interval_ms": heartbeat_interval_ms,
-                "max_poll_interval_ms": max_poll_interval_ms,
-            },
-        )
+        made = Processor(client, topic, group, changelog, own_id, replicas, options)
         undo.pop_all()
     return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
+from drumlin.state.options import OutputDelivery
 from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
 
-OutputDelivery = Literal["exactly_once", "at_least_once"]
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
