@@ -13,7 +13,8 @@ from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.state.changelog import Changelog, owner_id
 from drumlin.state.options import OutputDelivery, ProcessorOptions
 from drumlin.state.processor import Processor
-from drumlin.state.replicas import Replicas
+from drumlin.state.standbys.replicas import Replicas
+from drumlin.state.topics import NewPartitions
 
 if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
@@ -42,6 +43,7 @@ def processor(
     folder: str | os.PathLike[str] | None = None,
     standbys: int = 0,
     dead_letters: str | None = None,
+    new_partitions: NewPartitions = "refuse",
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
     """Create a processor of a topic, with its state in the topic `<group>-<state>-changelog`.
@@ -81,6 +83,9 @@ def processor(
             quickly when the owner fails; the same in all processes of the group.
         dead_letters: the topic for records that `Processor.run` fails to process; None: such a
             record stops the processor.
+        new_partitions: "refuse": the processor stops when partitions are added to the input, as
+            keys may be in other partitions than their state; "follow": it goes on, with an empty
+            state for each new partition; the same in all processes of the group.
         security: TLS and login, as in `connect`.
 
     Returns:
@@ -113,13 +118,14 @@ def processor(
         folder=folder,
         standbys=standbys,
         dead_letters=dead_letters,
+        new_partitions=new_partitions,
     )
     with contextlib.ExitStack() as undo:
         own_id = owner_id(group, state, group_instance_id)
         client = connect(bootstrap, client_id=own_id, security=security)
         undo.callback(client.close)
         changelog = Changelog(client, group, state)
-        changelog.make(topic, replication_factor)
+        changelog.make(topic, replication_factor, grows=new_partitions == "follow")
         if group_instance_id is not None:
             # The process that had this name before may have left a transaction open.
             with contextlib.suppress(UnknownTransaction):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
+from drumlin.state.topics import NewPartitions
 
 OutputDelivery = Literal["exactly_once", "at_least_once"]
 
@@ -34,10 +35,12 @@ class ProcessorOptions:
     output: OutputDelivery
     folder: str | os.PathLike[str] | None
     standbys: int
+    new_partitions: NewPartitions
     dead_letters: str | None
 
     def __post_init__(self) -> None:
         arguments.one_of("start", self.start, ("earliest", "latest"))
+        arguments.one_of("new_partitions", self.new_partitions, ("refuse", "follow"))
         arguments.one_of("output", self.output, ("exactly_once", "at_least_once"))
         for name in ("commit_interval_ms", "transaction_timeout_ms"):
             arguments.whole_number(name, getattr(self, name), 1, 2**31 - 1)

@@ -22,15 +22,16 @@ from drumlin.client.errors import ClientError, Undecodable
 from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.state.assignor import StateAssignor
 from drumlin.state.attempts import attempt, dead_letter, place_of
 from drumlin.state.changelog import Changelog
 from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.options import ProcessorOptions
-from drumlin.state.replicas import Replicas
+from drumlin.state.standbys.assignor import StateAssignor
+from drumlin.state.standbys.replicas import Replicas
 from drumlin.state.timing.ticks import Ticks
+from drumlin.state.topics import Topics
 from drumlin.state.work import ABORTED, Owned, Work
 
 if TYPE_CHECKING:
@@ -76,10 +77,16 @@ class Processor:
         self._commit_interval_s = options.commit_interval_ms / 1000
         self._has_assignment = False
         self._idle: IdleDeadline | None = None
-        topic_id = client.describe_topics([topic])[topic].topic_id
-        self._input = Position(group, topic, topic_id or "", 0)
+        self._topics = Topics(client, topic, changelog, options.new_partitions)
+        self._input = Position(group, topic, self._topics.input_id, 0)
         self._work = Work(
-            client, changelog, self._input, own_id, options.transaction_timeout_ms, options.output
+            client,
+            changelog,
+            self._topics,
+            self._input,
+            own_id,
+            options.transaction_timeout_ms,
+            options.output,
         )
         self._ticks = Ticks(options.tick_interval_ms)
         self._tick = _no_records(topic, options.has_headers)
@@ -300,6 +307,7 @@ class Processor:
         partitions = sorted(each.partition for each in places)
         if not partitions:
             return
+        self._topics.check()
         self._changelog.await_former_owners(partitions)
         self._changelog.fence_gone_owners()
         committed = self._client.committed_offsets(self._group, require_stable=True)
