@@ -84,11 +84,13 @@ class OpenSearchTarget:
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = {}
+        uuid_now = self._index.uuid()
         for each in partitions:
             stored = self._index.stored(each)
-            position = None if stored is None else _position(stored.body)
-            if position is not None:
-                found[each] = position
+            if stored is not None and stored.body["uuid"] == uuid_now:
+                position = _position(stored.body)
+                if position is not None:
+                    found[each] = position
         return found
 
     def claim(self, partition: int) -> Claim:

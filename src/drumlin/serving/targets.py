@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -12,7 +13,8 @@ from drumlin.serving.target import Target
 
 _EXPECTED: Final = (
     "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME], "
-    "redis://HOST:PORT/NUMBER[?prefix=TEXT] or opensearch+https://USER@HOST:PORT[?index=NAME]"
+    "redis://HOST:PORT/NUMBER[?prefix=TEXT], opensearch+https://USER@HOST:PORT[?index=NAME] or "
+    "parquet:///FOLDER[?table=NAME]"
 )
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
@@ -21,6 +23,7 @@ TOPIC: Final = "{topic}"
 
 #: Parameters of libpq that are secret.
 _SECRETS: Final = frozenset({"password", "sslpassword"})
+_BUCKETS_MAX: Final = 1024
 #: Opens a target. Arguments: the table's name or the prefix, the topic, and the text for `kept`.
 _Open = Callable[[str, str, str], Target]
 
@@ -94,6 +97,8 @@ def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = F
         return _postgres(parts, options, kept_as, is_text=is_text, only_looks=only_looks)
     if parts.scheme in ("redis", "rediss"):
         return _redis(parts, options, kept_as)
+    if parts.scheme == "parquet":
+        return _parquet(parts, options, kept_as, is_text=decode is not None, only_looks=only_looks)
     if parts.scheme in ("opensearch+https", "opensearch+http"):
         return _opensearch(parts, options, kept_as, only_looks=only_looks)
     raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
@@ -169,6 +174,40 @@ def _opensearch(
         return OpenSearchTarget(connection, name, topic, kept, only_looks=only_looks)
 
     return Store(names, kept_as, open_target, connection.close)
+
+
+def _parquet(
+    parts: SplitResult,
+    options: dict[str, str],
+    kept_as: str,
+    *,
+    is_text: bool,
+    only_looks: bool,
+) -> Store:
+    from drumlin.serving.parquet_target import ParquetTarget
+
+    names = options.pop("table", TOPIC)
+    numbers = {"buckets": 16, "every": 60, "keep": 600}
+    for each in numbers.keys() & options.keys():
+        given = options.pop(each)
+        _check(parts, given.isdecimal())
+        numbers[each] = int(given)
+    _check(parts, not parts.netloc and not options and len(parts.path) > 1 and names)
+    _check(parts, 1 <= numbers["buckets"] <= _BUCKETS_MAX and "/" not in names)
+    folder = Path(unquote(parts.path[1:]))
+
+    def open_target(name: str, _: str, kept: str) -> Target:
+        return ParquetTarget(
+            folder / name,
+            kept,
+            is_text=is_text,
+            buckets=numbers["buckets"],
+            every_s=numbers["every"],
+            keep_s=numbers["keep"],
+            only_looks=only_looks,
+        )
+
+    return Store(names, kept_as, open_target)
 
 
 def _check(parts: SplitResult, is_right: object) -> None:
