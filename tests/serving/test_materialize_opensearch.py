@@ -14,13 +14,14 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.serving import opensearch_target, status, targets
-from drumlin.serving.opensearch_documents import Version, document_of, id_of
-from drumlin.serving.opensearch_index import OpenSearchIndex, Write
-from drumlin.serving.opensearch_target import OpenSearchTarget
+from drumlin.serving import status, targets
+from drumlin.serving.opensearch import target as opensearch_target
+from drumlin.serving.opensearch.documents import Version, document_of, id_of
+from drumlin.serving.opensearch.index import OpenSearchIndex, Write
+from drumlin.serving.opensearch.target import OpenSearchTarget
 from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer
-from rig.servers.opensearch import OpenSearch, running_opensearch
+from rig.servers.search.opensearch import OpenSearch, running_opensearch
 from rig.waiting import wait_until
 from serving import lost_tombstone
 from serving.kills import kill_again_and_again
@@ -218,7 +219,7 @@ def test_requests_without_an_answer(
             raise ConnectionResetError("cut")
         return response
 
-    monkeypatch.setattr("drumlin.serving.opensearch_connection._PAUSES_S", (0,) * 50)
+    monkeypatch.setattr("drumlin.serving.opensearch.connection._PAUSES_S", (0,) * 50)
     monkeypatch.setattr(http.client.HTTPConnection, "getresponse", cut)
     for number in range(40):
         changes = {

@@ -17,8 +17,9 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.serving import parquet_target, targets
-from drumlin.serving.parquet_target import ParquetTarget
+from drumlin.serving import targets
+from drumlin.serving.parquet import target as parquet_target
+from drumlin.serving.parquet.target import ParquetTarget
 from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until

@@ -127,8 +127,8 @@ def _postgres(
     is_text: bool,
     only_looks: bool,
 ) -> Store:
-    from drumlin.serving.postgres_connection import PostgresConnection
-    from drumlin.serving.postgres_target import PostgresTarget
+    from drumlin.serving.postgres.connection import PostgresConnection
+    from drumlin.serving.postgres.target import PostgresTarget
 
     names, schema = options.pop("table", TOPIC), options.pop("schema", None)
     _check(parts, names and schema != "")
@@ -147,7 +147,7 @@ def _postgres(
 
 
 def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
-    from drumlin.serving.redis_target import ROWS_AT_A_TIME, RedisTarget
+    from drumlin.serving.redis.target import ROWS_AT_A_TIME, RedisTarget
 
     names = options.pop("prefix", f"{TOPIC}:")
     _check(parts, parts.netloc and not options)
@@ -162,8 +162,8 @@ def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
 def _opensearch(
     parts: SplitResult, options: dict[str, str], kept_as: str, *, only_looks: bool
 ) -> Store:
-    from drumlin.serving.opensearch_connection import OpenSearchConnection
-    from drumlin.serving.opensearch_target import OpenSearchTarget
+    from drumlin.serving.opensearch.connection import OpenSearchConnection
+    from drumlin.serving.opensearch.target import OpenSearchTarget
 
     names, ca = options.pop("index", TOPIC), options.pop("ca", None)
     _check(parts, parts.hostname and names and parts.path in ("", "/") and not options)
@@ -184,7 +184,7 @@ def _parquet(
     is_text: bool,
     only_looks: bool,
 ) -> Store:
-    from drumlin.serving.parquet_target import ParquetTarget
+    from drumlin.serving.parquet.target import ParquetTarget
 
     names = options.pop("table", TOPIC)
     numbers = {"buckets": 16, "every": 60, "keep": 600}

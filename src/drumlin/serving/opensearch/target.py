@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.opensearch_connection import OpenSearchConnection, Unclear
-from drumlin.serving.opensearch_documents import BATCH_MAX, OURS, Version, document_of, id_of
-from drumlin.serving.opensearch_index import OpenSearchIndex, Stored, Write
+from drumlin.serving.opensearch.connection import OpenSearchConnection, Unclear
+from drumlin.serving.opensearch.documents import BATCH_MAX, OURS, Version, document_of, id_of
+from drumlin.serving.opensearch.index import OpenSearchIndex, Stored, Write
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
 #: The most rows, and about the most bytes, of a request.

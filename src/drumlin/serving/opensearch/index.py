@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from drumlin.serving.opensearch_connection import Busy, OpenSearchConnection, Unclear, reason
-from drumlin.serving.opensearch_documents import OURS
+from drumlin.serving.opensearch.connection import Busy, OpenSearchConnection, Unclear, reason
+from drumlin.serving.opensearch.documents import OURS
 from drumlin.serving.target import TargetRefused
 
 #: The index of positions, beside those of documents.

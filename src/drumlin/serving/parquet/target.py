@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from drumlin.serving.parquet_folder import ParquetFolder
-from drumlin.serving.parquet_rows import NewBuckets, bucket_of, changed, schema_of
+from drumlin.serving.parquet.folder import ParquetFolder
+from drumlin.serving.parquet.rows import NewBuckets, bucket_of, changed, schema_of
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
 #: The most bytes of changes that are collected of all partitions, and of a replacement's rows.
