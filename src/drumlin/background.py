@@ -82,21 +82,18 @@ class Background:
             answer.set_exception(error)
 
 
-async def shielded(future: asyncio.Future[T]) -> T:
-    """The result of a future, which goes on if the caller is cancelled.
-
-    Without a caller, its error is dropped, and is not reported as one that nobody has retrieved.
+async def shielded(work: asyncio.Future[T]) -> T:
+    """`asyncio.shield`, for work that goes on when its callers are cancelled: if it then fails,
+    asyncio does not warn that no caller has seen the error.
     """
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        future.add_done_callback(_look_at)
-        raise
+    work.add_done_callback(look_at)
+    return await asyncio.shield(work)
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
+def look_at(done: asyncio.Future[Any]) -> None:
+    """Retrieve the error of a future, as asyncio warns if no caller does."""
+    if not done.cancelled():
+        done.exception()
 
 
 async def _for_ever(

@@ -73,6 +73,9 @@ class Participants:
         """Stop adding participants."""
         if self._adding is not None:
             self._adding.cancel()
+        for added in self._wanted.values():  # a task that has not begun does not see the end
+            added.cancel()
+        self._wanted.clear()
 
     async def _add_wanted(self) -> None:
         await asyncio.sleep(0)  # partitions added in the same turn share the request
@@ -87,7 +90,7 @@ class Participants:
                     ADD_PARTITIONS_VERSION_MAX,
                 )
             except asyncio.CancelledError:
-                for added in (*wanted.values(), *self._wanted.values()):
+                for added in wanted.values():
                     added.cancel()
                 raise
             except Exception as error:  # noqa: BLE001 - the callers that wait must get it

@@ -80,7 +80,7 @@ class SharedMetadata:
         def begin(snapshot: codec.Snapshot) -> None:
             store = cls(channel, snapshot, node_id)
             store._follow()
-            if not begun.done():  # the caller may have been cancelled
+            if not begun.done():  # the caller may be cancelled
                 begun.set_result(store)
 
         def end() -> None:
