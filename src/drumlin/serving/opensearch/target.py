@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.opensearch_connection import OpenSearchConnection, Unclear
-from drumlin.serving.opensearch_documents import BATCH_MAX, OURS, Version, document_of, id_of
-from drumlin.serving.opensearch_index import OpenSearchIndex, Stored, Write
+from drumlin.serving.opensearch.connection import OpenSearchConnection, Unclear
+from drumlin.serving.opensearch.documents import BATCH_MAX, OURS, Version, document_of, id_of
+from drumlin.serving.opensearch.index import OpenSearchIndex, Stored, Write
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
 #: The most rows, and about the most bytes, of a request.
@@ -84,11 +84,13 @@ class OpenSearchTarget:
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = {}
+        uuid_now = self._index.uuid()
         for each in partitions:
             stored = self._index.stored(each)
-            position = None if stored is None else _position(stored.body)
-            if position is not None:
-                found[each] = position
+            if stored is not None and stored.body["uuid"] == uuid_now:
+                position = _position(stored.body)
+                if position is not None:
+                    found[each] = position
         return found
 
     def claim(self, partition: int) -> Claim:

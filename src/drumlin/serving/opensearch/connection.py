@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60.0
 _PORT: Final = 9200
-_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0)
+#: About a minute, in which OpenSearch restarts.
+_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, *[5.0] * 10)
 _TOO_MANY: Final = 429
 _UNAUTHORIZED: Final = (401, 403)
 _SERVER_ERROR: Final = 500

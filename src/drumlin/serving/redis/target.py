@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress, islice
 from typing import Any, Final
 
-from drumlin.serving.redis_commands import Part, begun, cells, command, pairs, prefixed, strings
-from drumlin.serving.redis_connection import RedisConnection
+from drumlin.serving.redis.commands import Part, begun, cells, command, pairs, prefixed, strings
+from drumlin.serving.redis.connection import RedisConnection
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
 #: The most records whose changes one transaction applies.

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from drumlin.serving.opensearch_connection import Busy, OpenSearchConnection, Unclear, reason
-from drumlin.serving.opensearch_documents import OURS
+from drumlin.serving.opensearch.connection import Busy, OpenSearchConnection, Unclear, reason
+from drumlin.serving.opensearch.documents import OURS
 from drumlin.serving.target import TargetRefused
 
 #: The index of positions, beside those of documents.
@@ -57,7 +57,7 @@ class OpenSearchIndex:
     def __init__(self, connection: OpenSearchConnection, name: str) -> None:
         self.name = name
         self._connection = connection
-        self._path = f"/{quote(name, safe='')}"
+        self._path = _path(name)
 
     def prepare(self) -> None:
         """Create the index and that of positions unless they exist, and check them.
@@ -65,39 +65,38 @@ class OpenSearchIndex:
         Raises:
             TargetRefused: an index cannot be used; the message says why.
         """
-        for path, mapping in ((f"/{POSITIONS}", {"enabled": False}), (self._path, _MAPPING)):
-            ask = self._connection.ask
+        ask = self._connection.ask
+        for name, mapping in ((POSITIONS, {"enabled": False}), (self.name, _MAPPING)):
+            path = _path(name)
             answer = ask("GET", path)
             if answer.status == _NOT_FOUND:
                 answer = ask("PUT", path, {"settings": _SETTINGS, "mappings": mapping})
             elif answer.is_right and mapping is _MAPPING:
                 answer = ask("PUT", f"{path}/_mapping", mapping)
             if not answer.is_right and reason(answer.body).partition(":")[0] != _EXISTS:
-                raise TargetRefused(f"OpenSearch: index {path[1:]!r}: {reason(answer.body)}")
-            self._check_durable(path)
+                raise TargetRefused(f"OpenSearch: index {name!r}: {reason(answer.body)}")
+            durability = self._settings(name).get("index.translog.durability")
+            if durability != _DURABLE:
+                raise TargetRefused(
+                    f"OpenSearch: index {name!r} may lose documents in a crash, and keep their "
+                    f"positions: set index.translog.durability to {_DURABLE!r}, not {durability!r}"
+                )
 
     def uuid(self) -> str:
-        """The index's id, which another index of the same name does not have."""
-        return str(self._settings(self._path)["index.uuid"])
+        """The index's id, which no later index of this name has; empty if there is no index."""
+        return str(self._settings(self.name).get("index.uuid", ""))
 
-    def _check_durable(self, path: str) -> None:
-        durability = self._settings(path).get("index.translog.durability")
-        if durability != _DURABLE:
-            raise TargetRefused(
-                f"OpenSearch: index {path[1:]!r} may lose documents in a crash, and keep their "
-                f"positions: set its index.translog.durability to {_DURABLE!r}, not {durability!r}"
-            )
-
-    def _settings(self, path: str) -> dict[str, Any]:
-        answer = self._connection.ask("GET", f"{path}/_settings?flat_settings&include_defaults")
+    def _settings(self, name: str) -> dict[str, Any]:
+        asked = f"{_path(name)}/_settings?flat_settings&include_defaults"
+        answer = self._connection.ask("GET", asked)
+        if answer.status == _NOT_FOUND:
+            return {}
         found = self._connection.check(answer)
-        name = quote(path[1:], safe="") if path[1:] in found else self.name
-        if list(found) != [path[1:]] and list(found) != [name]:
+        if list(found) != [name]:
             raise TargetRefused(
                 f"OpenSearch: {name!r} is an alias of {', '.join(found)}; name an index"
             )
-        (each,) = found.values()
-        return {**each.get("defaults", {}), **each["settings"]}
+        return {**found[name].get("defaults", {}), **found[name]["settings"]}
 
     # -- documents -------------------------------------------------------------------------
 
@@ -196,6 +195,10 @@ _NOT_DONE: Final = frozenset(
         "cluster_block_exception",
     }
 )
+
+
+def _path(name: str) -> str:
+    return f"/{quote(name, safe='')}"
 
 
 def _lines(writes: Iterable[Write]) -> Iterable[str]:

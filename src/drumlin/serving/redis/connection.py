@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from drumlin.serving.redis_commands import Part
+from drumlin.serving.redis.commands import Part
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.postgres_connection import KeyTooLong, PostgresConnection
-from drumlin.serving.postgres_statements import Statements
+from drumlin.serving.postgres.connection import KeyTooLong, PostgresConnection
+from drumlin.serving.postgres.statements import Statements
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
 if TYPE_CHECKING:
