@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from drumlin.client.errors import BrokerUnreachable, RequestTimedOut
-from drumlin.serving.metrics_server import metrics_served
+from drumlin.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
 from drumlin.spark.landing.patience import may_pass, patiently
 from drumlin.spark.landing.run import Landing

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from drumlin.serving.metrics_server import metrics_served
+from drumlin.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
 from drumlin.spark.landing.patience import PATIENCE_S, patiently
 from drumlin.spark.landing.rows.mode import Mode, Period
