@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -98,8 +99,9 @@ def test_a_table_is_kept_by_one_group_of_one_topic(
     with pytest.raises(drumlin.TargetRefused, match="'mine' has the columns id"):
         mine = f"sqlite:///{store.path}?table=mine"
         drumlin.materialize(client, topic, mine, group="g", until_end=True)
-    for bad in ("sqlite:///", "sqlite://host/x", "mongo://x", f"{store.url}&color=red"):
-        with pytest.raises(ValueError, match="expected sqlite:///PATH"):
+    for bad in ("sqlite:///", "sqlite://host/x", "mongo://x", "app.db", f"{store.url}&color=red"):
+        shown = "a store of kind 'mongo'" if bad == "mongo://x" else repr(bad)
+        with pytest.raises(ValueError, match=f"^{re.escape(shown)}: expected sqlite:///PATH"):
             drumlin.materialize(client, topic, bad, group="g", until_end=True)
     with pytest.raises(OSError, match="no-such-folder"):
         drumlin.materialize(client, topic, "sqlite:///no-such-folder/x", group="g")
