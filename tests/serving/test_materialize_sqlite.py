@@ -18,7 +18,9 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
+from drumlin.serving.status import look
 from drumlin.serving.target import Fenced, Position
+from drumlin.serving.targets import open_store
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 from serving import lost_tombstone
@@ -337,3 +339,20 @@ def test_a_process_that_sleeps_while_another_takes_over(
             each.communicate()
     assert [each.returncode for each in processes] == [0] * len(processes)
     assert store.rows() == model
+
+
+def test_a_log_that_ends_without_a_record_that_counts(
+    client: Client, topic: str, store: Store
+) -> None:
+    """Its store is at its end as well: it is not waited for, and nothing lags."""
+    client.append(rows(a="1"), topic)
+    drumlin.materialize(client, topic, store.url, group="g", until_end=True)
+    with client.transaction(f"{topic}-ends") as transaction:
+        transaction.append(rows(a="2"), topic)
+        transaction.abort()
+    done = drumlin.materialize(client, topic, store.url, group="g", until_end=True)
+    assert (done.records, done.lag) == (0, 0)
+    assert store.rows() == {b"a": b"1"}
+    with_store = open_store(store.url, "g", None, only_looks=True)
+    assert {each.lag for each in look(client, topic, with_store)} == {0}
+    with_store.close()
