@@ -154,6 +154,7 @@ NEEDING_ARROW = (
     "consume clicks --group g --join",
     "produce clicks rows.parquet",
     "materialize clicks --to sqlite:///clicks.db --group m",
+    "materialize clicks --to sqlite:///clicks.db --group m --status",
     "state dump g s",
 )
 

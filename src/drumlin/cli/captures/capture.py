@@ -273,6 +273,8 @@ def remove(
     confirm(f"Remove capture {name}? What changes from now on is not captured.", yes)
     with _told():
         done = capture.remove(url, bootstrap, name=name, security=_security_of(command_config))
+    if not done:
+        output.note(f"drumlin capture: there is nothing of a capture {name} to remove")
     output.show_changes([{"removed": each} for each in done], done, as_json)
 
 
