@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.changes import RowsNeeded
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
+from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.running.following import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.session import Session
