@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from drumlin.capture.changes import Table
@@ -24,20 +24,45 @@ _STREAM: Final = "stream"
 
 
 @dataclass(frozen=True)
+class BinlogPosition:
+    """A place in the binlog of a MariaDB.
+
+    `last`: the transaction before this place, by which the binlog is recognized; `before`: the
+    place before that transaction. Both are None until there was one. `prepared`: the XA
+    transactions that were prepared, and change no captured table.
+    """
+
+    gtids: str  # the last of every domain
+    before: str | None = None
+    last: str | None = None
+    last_time_s: int | None = None
+    prepared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Position:
     """The position that the topics have reached.
 
-    `lsn`: the topics hold all transactions committed before this LSN, and none after it; None: the
-    snapshot is not complete.
+    `lsn`, or `binlog` of a MariaDB: the topics hold all transactions committed before this place,
+    and none after it; both None: the snapshot is not complete.
     """
 
     run: str  # the run that has written this position
     lsn: int | None
+    binlog: BinlogPosition | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the snapshot is complete."""
+        return self.lsn is not None or self.binlog is not None
 
     def encode(self) -> str:
-        phase = _SNAPSHOT if self.lsn is None else _STREAM
+        phase = _STREAM if self.is_complete else _SNAPSHOT
         lsn = None if self.lsn is None else lsn_text(self.lsn)
-        return json.dumps({"format": _FORMAT, "phase": phase, "lsn": lsn, "run": self.run})
+        found = {"format": _FORMAT, "phase": phase, "lsn": lsn, "run": self.run}
+        if self.binlog is not None:
+            found["binlog"] = asdict(self.binlog)
+        return json.dumps(found)
 
 
 @dataclass(frozen=True)
@@ -89,8 +114,13 @@ def decode_position(value: bytes) -> Position:
     """
     found = _parsed(value)
     try:
-        is_stream = found["phase"] == _STREAM
-        return Position(str(found["run"]), parse_lsn(found["lsn"]) if is_stream else None)
+        run = str(found["run"])
+        if found["phase"] != _STREAM:
+            return Position(run, None)
+        if "binlog" in found:
+            binlog = BinlogPosition(**found["binlog"])
+            return Position(run, None, replace(binlog, prepared=tuple(binlog.prepared)))
+        return Position(run, parse_lsn(found["lsn"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None
 

@@ -126,6 +126,8 @@ class Session:
         if not outputs.has_own_topic(self._client, self._names):
             return None, None
         position = outputs.read_position(self._client, self._names)
+        if position is not None and position.binlog is not None:
+            raise CaptureRefused(f"capture {self._names.name} is of a MariaDB: take another --name")
         if position is None or position.lsn is None:
             return position, None
         return position, outputs.read_definition(self._client, self._names)

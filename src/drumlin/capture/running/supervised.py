@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.running.following import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
-from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -37,14 +36,24 @@ _UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
 
-def run(options: CaptureOptions, client: Client) -> None:
+class Session(Protocol):
+    """The capture of one database, over any number of connections."""
+
+    has_connected: bool
+    commits: int
+
+    def __init__(self, options: CaptureOptions, client: Client, run: str) -> None: ...
+    def go(self) -> None: ...
+
+
+def run(options: CaptureOptions, client: Client, kind: type[Session]) -> None:
     """Run a capture until `should_stop` returns True.
 
     Raises:
         CaptureError: something must be fixed first; the message says what.
         ClientError: the log rejects a request for good, or retries have failed too often.
     """
-    session = Session(options, client, uuid.uuid4().hex)
+    session = kind(options, client, uuid.uuid4().hex)
     failures = commits = 0
     while not options.should_stop():
         try:

@@ -1,0 +1,123 @@
+"""Checks a MariaDB's settings and tables, before any record is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumlin.capture.binlog import catalog, checks, connections
+from drumlin.capture.binlog.catalog import FoundTable, Server
+from drumlin.capture.binlog.changes import ANEW
+from drumlin.capture.binlog.charsets import Charsets
+from drumlin.capture.changes import Table
+from drumlin.capture.database.checks import Problem, matches
+from drumlin.capture.errors import CaptureRefused
+from drumlin.capture.log.names import check_distinct, topic_of
+from drumlin.capture.log.position import Definition, Position
+from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.plan import refuse
+
+if TYPE_CHECKING:
+    import pymysql
+
+
+class Found(NamedTuple):
+    """A database that can be captured."""
+
+    server: Server
+    charsets: Charsets
+    tables: Sequence[FoundTable]  # to be captured
+    others: Sequence[str]  # that match too, but are not captured
+
+    def definition(self, prefix: str, own_topic: str) -> Definition:
+        """The definition of a capture of these tables.
+
+        Raises:
+            CaptureRefused: a table's name makes no valid topic name.
+        """
+        tables = [
+            Table(
+                number,
+                each.schema,
+                each.name,
+                topic_of(prefix, each.schema, each.name),
+                each.key,
+                each.key_kinds,
+            )
+            for number, each in enumerate(self.tables, 1)
+        ]
+        named = [(each.full_name, each.topic) for each in tables]
+        check_distinct(named, own_topic)
+        return Definition(self.server.identity, "", tables)
+
+
+def look(
+    connection: pymysql.Connection[Any], options: CaptureOptions, known: Definition | None
+) -> Found:
+    """Check everything. `known`: the captured tables; None: capture the tables that match.
+
+    Raises:
+        CaptureRefused: the message lists all problems, each with the statement that fixes it.
+    """
+    server = catalog.server(connection)
+    refuse(checks.version_problems(server))
+    connections.prepare(connection)
+    charsets = catalog.charsets(connection, server.version)
+    problems = checks.server_problems(server)
+    every = catalog.names(connection)
+    database = connections.address_of(options.url).database
+    here = [each for each in every if database is None or _is(each.schema, database, server)]
+    matching = [each for each in here if matches(each.full_name, options.tables)]
+    if known is None:
+        tables, others = matching, []
+        if not matching:
+            problems.append(_no_table(here, options))
+    else:
+        names = {(each.schema, each.name) for each in known.tables}
+        tables = [each for each in every if (each.schema, each.name) in names]
+        others = [each.full_name for each in matching if (each.schema, each.name) not in names]
+    tables = catalog.described(connection, tables)
+    problems += checks.table_problems(tables, charsets)
+    problems += _unreadable(connection, tables, server)
+    refuse(problems)
+    return Found(server, charsets, tables, others)
+
+
+def _is(schema: str, database: str, server: Server) -> bool:
+    return schema == (database.lower() if server.has_small_names else database)
+
+
+def _no_table(tables: Sequence[FoundTable], options: CaptureOptions) -> Problem:
+    if not tables:
+        return Problem("the user sees no tables", "CREATE TABLE ..., or GRANT SELECT ON ... TO ...")
+    shown = ", ".join(each.full_name for each in tables[:10])
+    return Problem(f"no table matches {', '.join(options.tables)}", f"there are {shown}")
+
+
+def _unreadable(
+    connection: pymysql.Connection[Any], tables: Iterable[FoundTable], server: Server
+) -> list[Problem]:
+    """Tables that the user sees, but may not read."""
+    found = []
+    for each in tables:
+        name = f"{connections.quoted(each.schema)}.{connections.quoted(each.name)}"
+        try:
+            connections.rows(connection, f"SELECT * FROM {name} LIMIT 0")  # noqa: S608
+        except connections.DatabaseDenied:
+            cure = f"GRANT SELECT ON {name} TO {connections.quoted_user(server.user)}"
+            found.append(Problem(f"user {server.user} may not read table {each.full_name}", cure))
+    return found
+
+
+def check_same_server(definition: Definition, position: Position, server: Server) -> None:
+    """
+    Raises:
+        CaptureRefused: the capture is of another server, and nothing in its binlog can show that
+            it has the same history.
+    """
+    is_recognizable = position.binlog is not None and position.binlog.last is not None
+    if not is_recognizable and definition.system_id != server.identity:
+        raise CaptureRefused(
+            f"this capture is of the server {definition.system_id}; --url leads to "
+            f"{server.identity}: take another --name, or {ANEW}"
+        )
