@@ -84,11 +84,25 @@ class CapturedMariadb(Captured):
             self.url, self.broker, self._tell, {**options, **how}
         )
 
+    def state_of(self, topic: str) -> dict[str, str]:
+        """The last value of every key of a topic."""
+        found: dict[str, str] = {}
+        for batch in self.client.read_records(topic, isolation="read_committed"):
+            for each in batch:
+                key = each.key.decode()
+                if each.value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = each.value.decode()
+        return found
+
     def topic(self, table: str) -> str:
         return f"{self.prefix}.{self.name}.{table}"
 
     def await_all(self) -> None:
-        ((now,),) = self.rows("SELECT @@global.gtid_binlog_pos")
+        with self.mariadb.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT @@global.gtid_binlog_pos")
+            ((now,),) = cursor.fetchall()
         wanted = GtidPosition.parse(now)
 
         def is_there() -> bool:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _MORE_COLLATIONS_FROM: Final = (10, 10)
 
 
+#: What tells older servers apart, which have no id of their own.
+_OLD_IDENTITY: Final = ("hostname", "datadir", "server_id")
+
+
 class Server(NamedTuple):
     """The server, and its settings."""
 
@@ -30,8 +34,11 @@ class Server(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The same for all of a server's life; not known of old versions."""
-        return f"mariadb:{self.settings.get('server_uid', '')}"
+        """The same for all of a server's life."""
+        uid = self.settings.get("server_uid")
+        if uid is None:
+            uid = ":".join(self.settings.get(each, "") for each in _OLD_IDENTITY)
+        return f"mariadb:{uid}"
 
 
 class FoundColumn(NamedTuple):
@@ -61,6 +68,11 @@ class FoundTable(NamedTuple):
     def full_name(self) -> str:
         return f"{self.schema}.{self.name}"
 
+    @property
+    def uuids(self) -> list[str]:
+        """The names of the columns of this type."""
+        return [each.name for each in self.columns if each.data_type == "uuid"]
+
 
 _SETTINGS: Final = (
     "binlog_format",
@@ -68,11 +80,11 @@ _SETTINGS: Final = (
     "binlog_row_metadata",
     "gtid_binlog_pos",
     "gtid_slave_pos",
+    *_OLD_IDENTITY,
     "log_bin",
     "log_slave_updates",
     "lower_case_table_names",
     "server_uid",
-    "binlog_checksum",
 )
 _TABLES: Final = """
 SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES

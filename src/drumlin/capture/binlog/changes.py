@@ -6,8 +6,9 @@ when a group ends, and never within it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from drumlin.capture.binlog import events, row_events, statements
@@ -48,7 +49,8 @@ class _Mapped(NamedTuple):
 class BinlogChanges:
     """Converts the events of one connection, in their order.
 
-    `undone`: the GTIDs of groups that are rolled back in the end.
+    `undone`: the GTIDs of groups that are rolled back in the end. `uuids`: the columns of type UUID
+    by the table's full name.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class BinlogChanges:
         on_truncate: OnTruncate = OnTruncate.STOP,
         undone: Iterable[str] = (),
         has_small_names: bool = False,
+        uuids: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self._tables = {(each.schema, each.name): each for each in tables}
         self._schemas = {schema for schema, _ in self._tables}
         self._charsets, self._rows, self._on_truncate = charsets, rows, on_truncate
         self._undone = frozenset(undone)
         self._has_small_names = has_small_names
+        self._uuids = uuids
         self._types = Types()
         self._maps: dict[int, _Mapped | None] = {}
         self._known: dict[int, tuple[TableMap, _Mapped]] = {}
@@ -192,7 +196,7 @@ class BinlogChanges:
             if effect.deed is Deed.WRITTEN:
                 if effect.schema is None or self._is_captured(effect.schema):
                     raise CaptureError(
-                        f"the binlog has a statement ({verb} ...) in place of the rows that it "
+                        f"the binlog has a statement ({verb.split()[0]} ...) in place of the rows that it "
                         "changed, as binlog_format was not 'ROW' in its session; it may have "
                         f"changed captured tables: {ANEW}"
                     )
@@ -257,7 +261,9 @@ class BinlogChanges:
         self._maps[found.number] = known[1]
 
     def _mapped(self, found: TableMap, table: Table) -> _Mapped:
-        columns, key = row_events.columns_of(found, self._charsets)
+        columns, key = row_events.columns_of(
+            found, self._charsets, self._uuids.get(table.full_name, ())
+        )
         if set(key) != set(table.key):
             now = f"has the key ({', '.join(key)})" if key else "has no key"
             raise CaptureError(

@@ -18,6 +18,7 @@ from drumlin.capture.binlog.column_values import (
     TIME,
     TIMESTAMP,
     TIMESTAMP_WITH_ZONE,
+    UUID,
 )
 from drumlin.capture.values.types import key_kind
 
@@ -25,6 +26,7 @@ from drumlin.capture.values.types import key_kind
 Show = Callable[[bytes], str]
 _OIDS: Final = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"), INTEGER),
+    "uuid": UUID,
     "float": REAL,
     "double": DOUBLE,
     "decimal": NUMERIC,

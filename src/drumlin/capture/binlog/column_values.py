@@ -21,6 +21,7 @@ REAL: Final = 700
 DOUBLE: Final = 701
 NUMERIC: Final = 1700
 TEXT: Final = 25
+UUID: Final = 2950
 BYTES: Final = 17
 DATE: Final = 1082
 TIME: Final = 1083
@@ -186,6 +187,13 @@ def binary(length_size: int, size_min: int = 0) -> Read:
         return hexadecimal(_whole(data, start, end).ljust(size_min, b"\0")), end
 
     return read
+
+
+def uuid(data: memoryview, at: int) -> tuple[str, int]:
+    """Of 16 bytes, whose zeros at the end are not in the binlog."""
+    end = at + 1 + data[at]
+    text = _whole(data, at + 1, end).ljust(16, b"\0").hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}", end
 
 
 def hexadecimal(data: bytes) -> str:

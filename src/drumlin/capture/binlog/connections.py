@@ -30,7 +30,7 @@ _OTHERS: Final = ("unix_socket",)
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 86400, "
     "net_write_timeout = 86400, net_read_timeout = 86400, max_statement_time = 0, "
-    "lock_wait_timeout = 86400, innodb_lock_wait_timeout = 86400, character_set_results = NULL, "
+    "lock_wait_timeout = 30, character_set_results = NULL, "
     "sql_select_limit = DEFAULT, "
     "idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 )
@@ -43,8 +43,8 @@ _PASSING: Final = frozenset(
 _OTHERS_DOING: Final = frozenset((1054, 1146))
 
 
-#: A right is missing: to a table, to a column.
-_DENIED: Final = frozenset((1142, 1143))
+#: A right is missing: to a table, to a column, to the binlog.
+_DENIED: Final = frozenset((1142, 1143, 1227))
 
 
 class DatabaseDenied(DatabaseRefused):

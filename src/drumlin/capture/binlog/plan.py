@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.binlog import catalog, checks, connections
 from drumlin.capture.binlog.catalog import FoundTable, Server
 from drumlin.capture.binlog.changes import ANEW
 from drumlin.capture.binlog.charsets import Charsets
+from drumlin.capture.binlog.connections import DatabaseDenied
+from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.changes import Table
 from drumlin.capture.database.checks import Problem, matches
 from drumlin.capture.errors import CaptureRefused
@@ -19,6 +22,10 @@ from drumlin.capture.running.plan import refuse
 
 if TYPE_CHECKING:
     import pymysql
+
+
+#: Ids in this range are hardly given to servers by people.
+SERVER_IDS: Final = (1 << 31, (1 << 32) - 1)
 
 
 class Found(NamedTuple):
@@ -80,7 +87,23 @@ def look(
     problems += checks.table_problems(tables, charsets)
     problems += _unreadable(connection, tables, server)
     refuse(problems)
+    if known is None:
+        _check_stream(options.url, server)
     return Found(server, charsets, tables, others)
+
+
+def _check_stream(url: str, server: Server) -> None:
+    """Begin a stream, and end it: before the tables are read, which may take long.
+
+    Raises:
+        CaptureRefused: the user may not read the binlog.
+    """
+    number = random.randint(*SERVER_IDS)
+    try:
+        Stream(url, server.settings["gtid_binlog_pos"], number).close()
+    except DatabaseDenied as error:
+        user = connections.quoted_user(server.user)
+        raise CaptureRefused(f"{error}: GRANT REPLICATION SLAVE ON *.* TO {user}") from None
 
 
 def _is(schema: str, database: str, server: Server) -> bool:
@@ -103,7 +126,7 @@ def _unreadable(
         name = f"{connections.quoted(each.schema)}.{connections.quoted(each.name)}"
         try:
             connections.rows(connection, f"SELECT * FROM {name} LIMIT 0")  # noqa: S608
-        except connections.DatabaseDenied:
+        except DatabaseDenied:
             cure = f"GRANT SELECT ON {name} TO {connections.quoted_user(server.user)}"
             found.append(Problem(f"user {server.user} may not read table {each.full_name}", cure))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.capture.binlog import column_values, events
@@ -80,14 +80,18 @@ def table_map(event: Event) -> TableMap:
     return TableMap(number, schema, name, body[name_end + 1 :])
 
 
-def columns_of(table: TableMap, charsets: Charsets) -> tuple[list[Column], list[str]]:
+def columns_of(
+    table: TableMap, charsets: Charsets, uuids: Collection[str] = ()
+) -> tuple[list[Column], list[str]]:
     """The columns of a table, and the names of those in its primary key.
+
+    `uuids`: the columns of type UUID, which look like BINARY(16) in the binlog.
 
     Raises:
         BadMap: the server does not say enough about the columns, or has a type that is not known.
     """
     try:
-        return _Columns(table, charsets).decode()
+        return _Columns(table, charsets, uuids).decode()
     except UnknownCharset as error:
         raise BadMap(f"table {table.full_name}: {error}") from None
     except (IndexError, KeyError, UnicodeDecodeError):
@@ -95,8 +99,8 @@ def columns_of(table: TableMap, charsets: Charsets) -> tuple[list[Column], list[
 
 
 class _Columns:
-    def __init__(self, table: TableMap, charsets: Charsets) -> None:
-        self._table, self._charsets = table, charsets
+    def __init__(self, table: TableMap, charsets: Charsets, uuids: Collection[str]) -> None:
+        self._table, self._charsets, self._uuids = table, charsets, uuids
 
     def decode(self) -> tuple[list[Column], list[str]]:
         data = self._table.parts
@@ -171,6 +175,8 @@ class _Columns:
 
     def _string(self, code: int, metadata: bytes, name: str, charset: str) -> Column:
         length_size, size = _lengths(code, metadata)
+        if name in self._uuids and (code, size, charset) == (254, 16, BINARY):
+            return _column(name, column_values.UUID, column_values.uuid)
         if charset == BINARY or code == 255:
             if code != 254:
                 return _column(name, column_values.BYTES, column_values.binary(length_size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.binlog import connections, plan, snapshot
@@ -12,7 +13,7 @@ from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
 from drumlin.capture.binlog.column_types import selected
 from drumlin.capture.binlog.following import BinlogFollowing
 from drumlin.capture.binlog.plan import Found
-from drumlin.capture.binlog.stream import Stream
+from drumlin.capture.binlog.stream import PlaceGone, Stream
 from drumlin.capture.changes import Record, RowsNeeded
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError, CaptureRefused, CaptureReplaced
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 _WAIT_S: Final = 0.1
 #: The size of a snapshot's transactions.
 _COMMIT_BYTES: Final = 4 << 20
-#: Ids of servers in this range are hardly given by people.
-_SERVER_IDS: Final = (1 << 31, (1 << 32) - 1)
 
 
 class MariadbSession:
@@ -50,7 +49,7 @@ class MariadbSession:
         self._needed: set[str] = set()
         self._undone: set[str] = set()
         self._told: set[str] = set()
-        self._server_id = random.randint(*_SERVER_IDS)
+        self._server_id = random.randint(*plan.SERVER_IDS)
         self._has_begun = self._is_paused_told = False
         #: Whether the database was ever reached, so that its address must be right.
         self.has_connected = False
@@ -171,7 +170,9 @@ class MariadbSession:
     def _follow(
         self, output: Output, found: Found, definition: Definition, start: BinlogPosition
     ) -> None:
+        stream, start = self._open(found, definition, start)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(stream))
             rows = stack.enter_context(contextlib.closing(TopicRows()))
             for topic in sorted(self._needed):
                 rows.load(self._client, topic)
@@ -183,15 +184,32 @@ class MariadbSession:
                 self._options.on_truncate,
                 self._undone,
                 found.server.has_small_names,
+                {each.full_name: each.uuids for each in found.tables},
             )
-            gtids = start.gtids if start.before is None else start.before
-            stream = Stream(self._options.url, gtids, self._server_id)
-            stack.enter_context(contextlib.closing(stream))
             current = BinlogFollowing(self._options, self._run, output, changes, stream, definition)
             try:
                 current.go()
             finally:
                 self.commits += current.commits
+
+    def _open(
+        self, found: Found, definition: Definition, start: BinlogPosition
+    ) -> tuple[Stream, BinlogPosition]:
+        """The stream from the transaction before the place, or else from the place itself.
+
+        That transaction may be in a file that the server has removed: then the server must be the
+        one of which the tables were read.
+        """
+        url, number = self._options.url, self._server_id
+        if start.before is None:
+            return Stream(url, start.gtids, number), start
+        try:
+            return Stream(url, start.before, number), start
+        except PlaceGone:
+            if definition.system_id != found.server.identity:
+                raise
+        start = replace(start, before=None, last=None, last_time_s=None)
+        return Stream(url, start.gtids, number), start
 
     # -- the snapshot ------------------------------------------------------------------------
 

@@ -26,13 +26,24 @@ _HEARTBEAT_S: Final = 5
 _SILENCE_MAX_S: Final = 60
 _PACKET_MAX: Final = 0xFFFFFF
 _READ_BYTES: Final = 256 << 10
-#: The place is not in the binlog, or no longer.
 _UNREADABLE: Final = 1236
-_DENIED: Final = (1045, 1227)
+#: A server answers the request for its binlog in this time.
+_FIRST_S: Final = 30
+
+
+class PlaceGone(CaptureRefused):
+    """The server cannot send what comes after the place."""
 
 
 class Stream:
-    """The events after a place. Must be closed."""
+    """The events after a place. Must be closed.
+
+    Raises:
+        DatabaseLost: the server cannot be reached.
+        PlaceGone: the place is not in the server's binlog, or no longer.
+        DatabaseDenied: the user may not read the binlog.
+        DatabaseRefused: the server refuses to send it.
+    """
 
     def __init__(self, url: str, gtids: str, server_id: int) -> None:
         self._connection = connections.connect(url)
@@ -54,8 +65,10 @@ class Stream:
                 raise connections.failure_of(error) from None
             self._socket: Any = connection._sock
             self._socket.setblocking(False)
-        self._data = bytearray()
-        self._heard_at_s = time.monotonic()
+            self._data = bytearray()
+            self._heard_at_s = time.monotonic()
+            # The name of the first file, or an error.
+            self._first = self._next(_FIRST_S)
 
     def close(self) -> None:
         self._connection._force_close()
@@ -65,9 +78,14 @@ class Stream:
 
         Raises:
             DatabaseLost: the connection is lost.
-            CaptureRefused: the server does not have the changes after the place any more.
-            DatabaseRefused: the server refuses to send its binlog.
+            PlaceGone, DatabaseRefused: the server does not go on.
         """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return self._next(wait_s)
+
+    def _next(self, wait_s: float) -> memoryview | None:
         deadline = time.monotonic() + wait_s
         while True:
             packet = self._taken()
@@ -142,8 +160,6 @@ def _event_of(packet: bytes) -> memoryview:
         number = int.from_bytes(packet[1:3], "little")
         text = " ".join(packet[9:].decode(errors="replace").split())
         if number == _UNREADABLE:
-            raise CaptureRefused(f"the server does not have the changes any more: {text}: {ANEW}")
-        if number in _DENIED:
-            raise CaptureRefused(f"{text}: GRANT REPLICATION SLAVE ON *.* TO ...")
+            raise PlaceGone(f"the server cannot send the changes that come next: {text}: {ANEW}")
         raise failure(number, text)
     raise DatabaseLost("the server has ended the stream")
