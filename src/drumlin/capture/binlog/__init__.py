@@ -1,1 +1,1 @@
-"""Captures a MariaDB: a consistent snapshot, then its binlog. The other rooms know no MariaDB."""
+"""MariaDB's captures: a consistent snapshot, then the binlog. Of PostgreSQL it knows nothing."""

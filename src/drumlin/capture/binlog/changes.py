@@ -196,9 +196,9 @@ class BinlogChanges:
             if effect.deed is Deed.WRITTEN:
                 if effect.schema is None or self._is_captured(effect.schema):
                     raise CaptureError(
-                        f"the binlog has a statement ({verb.split()[0]} ...) in place of the rows that it "
-                        "changed, as binlog_format was not 'ROW' in its session; it may have "
-                        f"changed captured tables: {ANEW}"
+                        f"the binlog has a statement ({verb.split()[0]} ...) in place of the rows "
+                        "that it changed, as binlog_format was not 'ROW' in its session; it may "
+                        f"have changed captured tables: {ANEW}"
                     )
             else:
                 for table in self._touched(effect):

@@ -91,11 +91,16 @@ class BinlogFollowing:
         self._look()
 
     def _look(self) -> None:
-        """Look in the log for commands: an idle capture commits nothing, and so is not fenced."""
+        """Look in the log for commands, and for another capture.
+
+        A capture that is idle commits nothing, and so would not notice that it is fenced.
+        """
         now_s = time.monotonic()
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S
-        in_log = self._output.read_definition()
+        in_log, position = self._output.read_definition(), self._output.read_position()
         if in_log is None or in_log.encode() != self._definition.encode():
+            raise BeginAgain
+        if position is None or position.run != self._run:
             raise BeginAgain

@@ -11,12 +11,13 @@ from drumlin.capture.binlog.catalog import FoundTable, Server
 from drumlin.capture.binlog.changes import ANEW
 from drumlin.capture.binlog.charsets import Charsets
 from drumlin.capture.binlog.connections import DatabaseDenied
+from drumlin.capture.binlog.gtids import GtidPosition
 from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.changes import Table
 from drumlin.capture.database.checks import Problem, matches
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.names import check_distinct, topic_of
-from drumlin.capture.log.position import Definition, Position
+from drumlin.capture.log.position import BinlogPosition, Definition
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import refuse
 
@@ -132,14 +133,21 @@ def _unreadable(
     return found
 
 
-def check_same_server(definition: Definition, position: Position, server: Server) -> None:
+def check_same_server(definition: Definition, position: BinlogPosition, server: Server) -> None:
     """
     Raises:
-        CaptureRefused: the capture is of another server, and nothing in its binlog can show that
-            it has the same history.
+        CaptureRefused: the server does not have what the topics have, or it is another server, and
+            nothing in its binlog can show that it has the same history.
     """
-    is_recognizable = position.binlog is not None and position.binlog.last is not None
-    if not is_recognizable and definition.system_id != server.identity:
+    reached, there = GtidPosition.parse(position.gtids), server.settings["gtid_binlog_pos"]
+    ends = GtidPosition.parse(there)
+    for domain, gtid in reached.items():
+        if domain not in ends or ends[domain].sequence < gtid.sequence:
+            raise CaptureRefused(
+                f"the server's binlog ends at {there or 'its beginning'}, and the topics are at "
+                f"{reached} already: it was reset, or restored to an earlier state: {ANEW}"
+            )
+    if position.last is None and definition.system_id != server.identity:
         raise CaptureRefused(
             f"this capture is of the server {definition.system_id}; --url leads to "
             f"{server.identity}: take another --name, or {ANEW}"

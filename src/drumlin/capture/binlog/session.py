@@ -88,8 +88,8 @@ class MariadbSession:
             if known is None:
                 topics = found.definition(self._options.prefix, self._names.topic).topics
                 outputs.check_own(self._client, self._names, topics)
-            elif position is not None:
-                plan.check_same_server(known, position, found.server)
+            elif position is not None and position.binlog is not None:
+                plan.check_same_server(known, position.binlog, found.server)
             # From here on, another capture of this name is fenced.
             outputs.create_own_topic(self._client, self._names)
             output = Output(self._client, self._names)
@@ -146,10 +146,11 @@ class MariadbSession:
         else:
             if definition.is_paused:
                 raise BeginAgain
-            found = plan.look(connection, self._options, definition)
+            # At once, so that the predecessor finds out why it was fenced.
             start = position.binlog
             output.commit(Position(self._run, None, start))
             self._has_begun = True
+            found = plan.look(connection, self._options, definition)
             create_topics(self._client, definition, self._options.partitions)
             self._options.tell(f"continuing at {start.gtids or 'the beginning of the binlog'}")
             self._tell_others(found)
