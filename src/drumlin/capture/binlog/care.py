@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.capture.binlog import catalog, connections, plan
-from drumlin.capture.binlog.gtids import GtidPosition
+from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.capture.binlog.charsets import BINARY, Charsets
-from drumlin.capture.binlog.column_types import kind_of
 from drumlin.capture.binlog.connections import rows
+from drumlin.capture.binlog_events.charsets import BINARY, Charsets
+from drumlin.capture.binlog_events.column_types import kind_of
 
 if TYPE_CHECKING:
     import pymysql

@@ -11,12 +11,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog import events, row_events, statements
-from drumlin.capture.binlog.charsets import Charsets
-from drumlin.capture.binlog.events import Event, Group, Query
-from drumlin.capture.binlog.gtids import GtidPosition
-from drumlin.capture.binlog.row_events import Column, RowChange, TableMap
-from drumlin.capture.binlog.statements import Deed, Effect
+from drumlin.capture.binlog_events import events, row_events, statements
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.events import Event, Group, Query
+from drumlin.capture.binlog_events.gtids import GtidPosition
+from drumlin.capture.binlog_events.row_events import Column, RowChange, TableMap
+from drumlin.capture.binlog_events.statements import Deed, Effect
 from drumlin.capture.changes import KeptRows, OnTruncate, Record, RowsNeeded, Table
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.position import BinlogPosition

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from drumlin.capture.binlog.catalog import FoundColumn, FoundTable, Server
-from drumlin.capture.binlog.charsets import Charsets
-from drumlin.capture.binlog.column_types import is_known
 from drumlin.capture.binlog.connections import quoted
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.column_types import is_known
 from drumlin.capture.database.checks import Problem
 
 _VERSION_MIN: Final = (10, 5)

@@ -9,8 +9,8 @@ import time
 from typing import Final
 
 from drumlin.capture.binlog.changes import BinlogChanges
-from drumlin.capture.binlog.events import EventDecoder
 from drumlin.capture.binlog.stream import Stream
+from drumlin.capture.binlog_events.events import EventDecoder
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.running.following import LOOK_S, BeginAgain

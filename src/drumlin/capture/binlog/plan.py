@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from drumlin.capture.binlog import catalog, checks, connections
 from drumlin.capture.binlog.catalog import FoundTable, Server
 from drumlin.capture.binlog.changes import ANEW
-from drumlin.capture.binlog.charsets import Charsets
 from drumlin.capture.binlog.connections import DatabaseDenied
-from drumlin.capture.binlog.gtids import GtidPosition
 from drumlin.capture.binlog.stream import Stream
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.changes import Table
 from drumlin.capture.database.checks import Problem, matches
 from drumlin.capture.errors import CaptureRefused

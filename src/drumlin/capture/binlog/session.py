@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.binlog import connections, plan, snapshot
 from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
-from drumlin.capture.binlog.column_types import selected
 from drumlin.capture.binlog.following import BinlogFollowing
 from drumlin.capture.binlog.plan import Found
 from drumlin.capture.binlog.stream import PlaceGone, Stream
+from drumlin.capture.binlog_events.column_types import selected
 from drumlin.capture.changes import Record, RowsNeeded
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError, CaptureRefused, CaptureReplaced

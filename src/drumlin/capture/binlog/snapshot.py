@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.binlog import catalog
 from drumlin.capture.binlog.catalog import FoundTable
-from drumlin.capture.binlog.charsets import Charsets
-from drumlin.capture.binlog.column_types import selected
 from drumlin.capture.binlog.connections import failure_of, loaded, quoted, rows
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.column_types import selected
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 

@@ -13,9 +13,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from capture.captured_mariadb import CapturedMariadb
+from capture.binlog.captured import CapturedMariadb
+from capture.binlog.server import Mariadb, running_mariadb
 from rig.depth import seeds, so_many
-from rig.servers.mariadb import Mariadb, running_mariadb
 
 _numbers = count(1)
 SCHEMA = (

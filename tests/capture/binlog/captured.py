@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import drumlin.capture
+from capture.binlog.server import Mariadb
 from capture.captured import Captured
-from drumlin.capture.binlog.gtids import GtidPosition
+from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
-from rig.servers.mariadb import Mariadb
 from rig.waiting import wait_until
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog.events import Query
+from drumlin.capture.binlog_events.events import Query
 
 #: The statements that change rows, and are in the binlog only if it is not written by rows.
 _CHANGE_ROWS: Final = frozenset(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog import column_values
-from drumlin.capture.binlog.charsets import Charsets
-from drumlin.capture.binlog.column_values import (
+from drumlin.capture.binlog_events import column_values
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.column_values import (
     BYTES,
     DATE,
     DOUBLE,

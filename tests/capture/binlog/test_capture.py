@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import drumlin.capture
-from capture.captured_mariadb import CapturedMariadb
+from capture.binlog.captured import CapturedMariadb
+from capture.binlog.server import Mariadb, running_mariadb
 from drumlin.capture import CaptureError, CaptureRefused
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
-from rig.servers.mariadb import Mariadb, running_mariadb
 from rig.waiting import wait_until
 
 _numbers = count(1)

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog import column_values, events
-from drumlin.capture.binlog.charsets import BINARY, Charsets, Decode, UnknownCharset
-from drumlin.capture.binlog.column_values import Read
-from drumlin.capture.binlog.events import Event
+from drumlin.capture.binlog_events import column_values, events
+from drumlin.capture.binlog_events.charsets import BINARY, Charsets, Decode, UnknownCharset
+from drumlin.capture.binlog_events.column_values import Read
+from drumlin.capture.binlog_events.events import Event
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.values.types import key_kind
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from drumlin.capture.binlog.charsets import Decode
+from drumlin.capture.binlog_events.charsets import Decode
 
 #: Reads a value: its text, and the position after it.
 Read = Callable[[memoryview, int], tuple[str, int]]

@@ -1,6 +1,6 @@
 """The events of a MariaDB become records: those of a server that runs, and those it once sent.
 
-`DRUMLIN_TEST_RECORD=1` has what it sends written into `mariadb_events.json`.
+`DRUMLIN_TEST_RECORD=1` has what it sends written into `events.json`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from capture.mariadb_scenarios import BEFORE, SCENARIOS, Scenario
+from capture.binlog.scenarios import BEFORE, SCENARIOS, Scenario
+from capture.binlog.server import Mariadb, running_mariadb
 from drumlin.capture.binlog import catalog, connections
 from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
-from drumlin.capture.binlog.charsets import Charsets
-from drumlin.capture.binlog.events import EventDecoder
-from drumlin.capture.binlog.gtids import GtidPosition
 from drumlin.capture.binlog.stream import Stream
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.events import EventDecoder
+from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.changes import Record, Table
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.position import BinlogPosition
-from rig.servers.mariadb import Mariadb, running_mariadb
 
-_FILE = Path(__file__).parent / "mariadb_events.json"
+_FILE = Path(__file__).parent / "events.json"
 _RECORDED: dict[str, Any] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
 _TABLES = (
     Table(1, "shop", "item", "item", ("id",), ("integer",)),
@@ -124,7 +124,7 @@ def sent(url: str, start: str, end: GtidPosition) -> Iterator[memoryview]:
             yield data
             event = decoder.take(data)
             if event is not None and event.kind == 162:
-                from drumlin.capture.binlog.events import group_of
+                from drumlin.capture.binlog_events.events import group_of
 
                 last = group_of(event).gtid
                 position = position.after(last)

@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog.gtids import Gtid
+from drumlin.capture.binlog_events.gtids import Gtid
 from drumlin.capture.errors import CaptureError
 
 QUERY: Final = 2
