@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drumlin.capture.errors import CaptureReplaced as CaptureReplaced
     from drumlin.capture.running.care import CaptureStatus as CaptureStatus
     from drumlin.client.client import Client
+    from drumlin.client.values.registry import SchemaRegistry
     from drumlin.peer.security.security import Security
 
 __all__ = [
@@ -43,6 +44,7 @@ _HEARTBEAT_MS: Final = 10_000
 
 Truncation = Literal["stop", "ignore", "tombstones"]
 OnMaxWalName = Literal["stop", "drop"]
+FormatName = Literal["json", "avro", "debezium", "debezium-schemas", "debezium-avro"]
 
 
 def __getattr__(name: str) -> Any:
@@ -73,6 +75,11 @@ def postgres(
     heartbeat_ms: int = _HEARTBEAT_MS,
     max_wal_bytes: int | None = None,
     on_max_wal: OnMaxWalName = "stop",
+    format: FormatName = "json",  # noqa: A002
+    registry: SchemaRegistry | str | None = None,
+    tombstones: bool = True,
+    failover: bool = False,
+    metrics_listener: str | None = None,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -96,6 +103,14 @@ def postgres(
         max_wal_bytes: how much WAL the server may keep for the capture's slot, while the capture is
             running or paused; None: no limit.
         on_max_wal: what to do at that limit: "stop" with an error, or "drop" the slot as well.
+        format: the form of keys and values: rows as "json" or "avro"; or Debezium's envelope as
+            JSON ("debezium"), as JSON with Connect's schemas ("debezium-schemas"), or as Avro
+            ("debezium-avro").
+        registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
+        tombstones: whether a tombstone follows the envelope of a delete.
+        failover: have standbys synchronize the slot, so that the capture continues at one that is
+            promoted (PostgreSQL 17 or later).
+        metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -106,6 +121,7 @@ def postgres(
         CaptureReplaced: another capture of this name has started.
         CaptureError: something must be fixed first; the message says what.
         ModuleNotFoundError: psycopg is not installed.
+        RegistryUnavailable: the registry cannot be reached.
     """
     from drumlin.capture.running import supervised
     from drumlin.capture.running.session import Session
@@ -122,6 +138,11 @@ def postgres(
         tell,
         max_wal_bytes,
         on_max_wal,
+        format,
+        registry,
+        tombstones,
+        failover,
+        metrics_listener,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client, Session)
@@ -356,9 +377,16 @@ def _options(
     tell: Callable[[str], None] | None,
     max_wal_bytes: int | None = None,
     on_max_wal: str = "stop",
+    format_: str = "json",
+    registry: SchemaRegistry | str | None = None,
+    tombstones: bool = True,
+    failover: bool = False,
+    metrics_listener: str | None = None,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
+    from drumlin.capture.running.forms import Format, form_of
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
+    from drumlin.capture.values.envelope import POSTGRES
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)
@@ -374,6 +402,9 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
+        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
+        is_failover=failover,
+        metrics_listener=metrics_listener,
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

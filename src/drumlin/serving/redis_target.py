@@ -1,27 +1,26 @@
 """Keys in Redis: each row is a string, whose Redis key is a prefix and the record's key.
 
 Each partition also has a hash with position and term, `drumlin:PREFIX:PARTITION`, and a set of the
-keys that came from it. Each write is one script, which Redis runs atomically, and which checks the
-term before it changes anything. A replacement is written in place, as its values are newer than the
-existing ones. At its end, keys that it lacks are deleted; only then is the position updated.
+keys that came from it. A write checks the term and the keys, and then changes all in a transaction.
+Redis refuses the transaction if the hash has changed since the check, or if another partition has
+added keys since, which changes `drumlin:PREFIX:added`.
+
+A replacement is written in place, as its values are newer than the existing ones. At its end, keys
+that it lacks are deleted; only then is the position updated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import compress, islice
+from typing import Any, Final
 
+from drumlin.serving.redis_commands import Part, begun, cells, command, pairs, prefixed, strings
+from drumlin.serving.redis_connection import RedisConnection
 from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
 
-if TYPE_CHECKING:
-    from redis import Redis
-
-NO_REDIS: Final = "a store in Redis needs redis: pip install redis"
-#: The most records whose changes one script applies.
+#: The most records whose changes one transaction applies.
 ROWS_AT_A_TIME: Final = 5000
-_RETRIES: Final = 8
-_TIMEOUT_S: Final = 30.0
 
 _CLAIM: Final = """
 local kept = redis.call('HGET', KEYS[1], 'kept')
@@ -31,44 +30,29 @@ local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 return {false, term, unpack(redis.call('HMGET', KEYS[1],
     'topic_id', 'offset', 'leader_epoch', 'at_end'))}
 """
-#: KEYS: the hash, the set of keys, the set that replaces that set (or the same). ARGV: the term,
-#: the prefix, the number of rows to put, these rows, and the keys to delete.
-_WRITE: Final = """
-if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return 'fenced' end
-local prefix, last, most = ARGV[2], 3 + 2 * tonumber(ARGV[3]), 2000
-local parts = {}
-for first = 4, last, 2 * most do
-    local keys, pairs = {}, {}
-    for i = first, math.min(first + 2 * most - 2, last), 2 do
-        keys[#keys + 1] = ARGV[i]
-        pairs[#pairs + 1] = prefix .. ARGV[i]
-        pairs[#pairs + 1] = ARGV[i + 1]
-    end
-    local old = redis.call('SMISMEMBER', KEYS[2], unpack(keys))
-    local new = KEYS[2] == KEYS[3] and old or redis.call('SMISMEMBER', KEYS[3], unpack(keys))
+#: Returns how many of these keys are new, or one that belongs to another partition or program.
+#: KEYS: the set of keys, and the set that replaces it (or the same). ARGV: the prefix, the keys.
+_COUNT_NEW: Final = """
+local prefix, most, count = ARGV[1], 4000, 0
+for first = 2, #ARGV, most do
+    local last = math.min(first + most - 1, #ARGV)
+    local old = redis.call('SMISMEMBER', KEYS[1], unpack(ARGV, first, last))
+    local new = KEYS[1] == KEYS[2] and old
+        or redis.call('SMISMEMBER', KEYS[2], unpack(ARGV, first, last))
     local strange = {}
-    for i = 1, #keys do
-        if old[i] == 0 and new[i] == 0 then strange[#strange + 1] = prefix .. keys[i] end
+    for i = 1, #old do
+        if new[i] == 0 then
+            count = count + 1
+            if old[i] == 0 then strange[#strange + 1] = prefix .. ARGV[first + i - 1] end
+        end
     end
     if #strange > 0 and redis.call('EXISTS', unpack(strange)) > 0 then
         for i = 1, #strange do
             if redis.call('EXISTS', strange[i]) == 1 then return {strange[i]} end
         end
     end
-    parts[#parts + 1] = {keys, pairs}
 end
-for _, part in ipairs(parts) do
-    redis.call('MSET', unpack(part[2]))
-    redis.call('SADD', KEYS[3], unpack(part[1]))
-end
-for i = last + 1, #ARGV - 4 do
-    if redis.call('SREM', KEYS[2], ARGV[i]) == 1 then redis.call('DEL', prefix .. ARGV[i]) end
-end
-if ARGV[#ARGV - 2] ~= '' then
-    redis.call('HSET', KEYS[1], 'topic_id', ARGV[#ARGV - 3], 'offset', ARGV[#ARGV - 2],
-        'leader_epoch', ARGV[#ARGV - 1], 'at_end', ARGV[#ARGV])
-end
-return 'ok'
+return count
 """
 #: Begins a replacement: merges the keys of an interrupted replacement into the set of keys.
 _BEGIN: Final = """
@@ -86,7 +70,6 @@ if redis.call('EXISTS', KEYS[3]) == 1 then
 end
 return 'ok'
 """
-_NOT_MOVED: Final = ("", "", "", "")
 
 
 class RedisTarget:
@@ -98,41 +81,20 @@ class RedisTarget:
             ModuleNotFoundError: redis is not installed; the message says what to do.
             OSError: Redis cannot be reached, or refuses the login.
         """
-        try:
-            from redis import ConnectionError, Redis, TimeoutError  # noqa: A004
-            from redis.backoff import ExponentialBackoff, NoBackoff
-            from redis.exceptions import RedisError
-            from redis.retry import Retry
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(NO_REDIS, name=error.name) from None
         self._prefix = prefix
         self._kept = kept
-        self._failures = RedisError
-        given = {} if password is None else {"password": password}
-        # Writes are idempotent within a term, so they may be retried.
-        patient = Retry(ExponentialBackoff(cap=5, base=0.1), _RETRIES)
-        again = [ConnectionError, TimeoutError]
-        self._redis: Redis = Redis.from_url(
-            url, socket_timeout=_TIMEOUT_S, retry=patient, retry_on_error=again, **given
-        )
-        # Connect now, so that a wrong address fails at once.
-        with Redis.from_url(
-            url, socket_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0), **given
-        ) as at:
-            self._ask(at.ping)
+        self._redis = RedisConnection(url, password)
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = {}
         for each in partitions:
-            name, _, _ = self._names(each)
-            values = self._ask(self._redis.hmget, name, *Position._fields)
+            values = self._redis.call("HMGET", self._names(each)[0], *Position._fields)
             if values[1] is not None:
                 found[each] = _position(values)
         return found
 
     def claim(self, partition: int) -> Claim:
-        hash_name, _, _ = self._names(partition)
-        kept, *found = self._run(_CLAIM, [hash_name], [self._kept])
+        kept, *found = self._run(_CLAIM, self._names(partition)[:1], self._kept)
         if kept is not None:
             raise TargetRefused(f"prefix {self._prefix!r} has {kept.decode()}, not {self._kept}")
         term, *values = found
@@ -141,76 +103,166 @@ class RedisTarget:
     def apply(
         self, partition: int, term: int, changes: Mapping[Cell, Cell | None], position: Position
     ) -> None:
-        hash_name, keys, _ = self._names(partition)
-        puts = [cell for row in changes.items() if row[1] is not None for cell in row]
+        puts = {key: value for key, value in changes.items() if value is not None}
         gone = [key for key, value in changes.items() if value is None]
-        self.run(partition, [hash_name, keys, keys], term, puts, gone, position)
+        keys = self._names(partition)[1]
+        self._redis.run(lambda: self._write(partition, term, keys, puts, gone, position))
 
     def replace(self, partition: int, term: int) -> RedisReplacement:
-        done = self._run(_BEGIN, self._names(partition), [term])
-        self._check(partition, done)
+        done = self._run(_BEGIN, self._names(partition), term)
+        self._check_ours(partition, done == b"ok")
         return RedisReplacement(self, partition, term)
-
-    def run(
-        self,
-        partition: int,
-        names: list[str],
-        term: int,
-        puts: list[Any],
-        gone: Iterable[Any],
-        position: Position | None,
-    ) -> None:
-        """Run a write script."""
-        moved = _NOT_MOVED if position is None else (position.topic_id or "", *position[1:])
-        args = [term, self._prefix, len(puts) // 2, *puts, *gone, *moved]
-        self._check(partition, self._run(_WRITE, names, args))
 
     def put_aside(self, partition: int, term: int, rows: Iterable[tuple[Cell, Cell]]) -> None:
         """Write rows of a replacement."""
-        waiting = iter(rows)
-        while some := list(islice(waiting, ROWS_AT_A_TIME)):
-            puts = [cell for row in some for cell in row]
-            self.run(partition, self._names(partition), term, puts, (), None)
+        new, waiting = self._names(partition)[2], iter(rows)
+        while some := dict(islice(waiting, ROWS_AT_A_TIME)):
+            self._redis.run(
+                lambda some=some: self._write(partition, term, new, some, (), None)  # type: ignore[misc]
+            )
 
     def end_replacement(self, partition: int, term: int, position: Position) -> None:
         """Delete keys that the replacement lacks, and update the position."""
-        names = hash_name, keys, new = self._names(partition)
+        names = _, keys, new = self._names(partition)
         cursor = 0
         while True:
-            cursor, some = self._ask(self._redis.sscan, keys, cursor, count=ROWS_AT_A_TIME)
-            is_new = self._ask(self._redis.smismember, new, some) if some else []
+            cursor, some = self._redis.call("SSCAN", keys, cursor, "COUNT", ROWS_AT_A_TIME)
+            is_new = self._redis.call("SMISMEMBER", new, *some) if some else []
             gone = [key for key, new_too in zip(some, is_new, strict=True) if not new_too]
-            self.run(partition, names, term, [], gone, None)
-            if cursor == 0:
+            self._redis.run(
+                lambda gone=gone: self._write(partition, term, keys, {}, gone, None)  # type: ignore[misc]
+            )
+            if int(cursor) == 0:
                 break
-        self._check(partition, self._run(_END, names, [term]))
-        self.run(partition, [hash_name, keys, keys], term, [], (), position)
+        self._check_ours(partition, self._run(_END, names, term) == b"ok")
+        self._redis.run(lambda: self._write(partition, term, keys, {}, (), position))
 
     def close(self) -> None:
         self._redis.close()
 
+    # -- one write -------------------------------------------------------------------------
+
+    def _write(
+        self,
+        partition: int,
+        term: int,
+        into: str,
+        puts: Mapping[Cell, Cell],
+        gone: Sequence[Cell],
+        position: Position | None,
+    ) -> None:
+        """Change rows in one transaction. The keys of those that are put go into the set `into`.
+
+        It may be repeated with the same term.
+        """
+        hash_name, keys, _ = self._names(partition)
+        rows = _Rows(self._prefix, puts)
+        while True:
+            self._watch(partition, term)
+            changes = rows.puts()
+            if self._count_new(keys, into, rows):
+                changes += rows.adds(into)
+                changes.append([command("INCR", self._added)])
+            ours = cells(self._of_this_partition(keys, gone))
+            if len(ours):
+                changes.append([begun(len(ours), "SREM", keys), strings(ours)])
+                changes.append([begun(len(ours), "DEL"), strings(prefixed(self._prefix, ours))])
+            if position is not None:
+                moved = (
+                    word for field in zip(Position._fields, position, strict=True) for word in field
+                )
+                changes.append(
+                    [command("HSET", hash_name, *("" if w is None else w for w in moved))]
+                )
+            if self._transact(changes):
+                return
+
+    def _watch(self, partition: int, term: int) -> None:
+        """Have a transaction refused if the partition is claimed, or keys are added meanwhile."""
+        name = self._names(partition)[0]
+        watch = command("WATCH", name, self._added)
+        _, found = self._redis.ask(2, watch, command("HGET", name, "term"))
+        self._check_ours(partition, found == b"%d" % term)
+
+    def _count_new(self, keys: str, into: str, rows: _Rows) -> int:
+        """How many keys are not yet in the set `into`.
+
+        Raises:
+            TargetRefused: a key belongs to another partition or program.
+        """
+        if not rows.count:
+            return 0
+        if into != keys:
+            # In a replacement all keys should be new, which is told faster.
+            (existing,) = self._redis.ask(1, begun(rows.count, "EXISTS"), rows.packed_names)
+            if not existing:
+                return rows.count
+        find = begun(rows.count, "EVAL", _COUNT_NEW, 2, keys, into, self._prefix)
+        (found,) = self._redis.ask(1, find, rows.packed_keys)
+        if isinstance(found, list):
+            raise TargetRefused(
+                f"the key {found[0][:100]!r} is there already, from another partition or program"
+            )
+        return int(found)
+
+    def _of_this_partition(self, keys: str, some: Sequence[Cell]) -> list[Cell]:
+        if not some:
+            return []
+        find = begun(len(some), "SMISMEMBER", keys)
+        (are_members,) = self._redis.ask(1, find, strings(cells(some)))
+        return list(compress(some, are_members))
+
+    def _transact(self, changes: list[list[Part]]) -> bool:
+        """Whether Redis has made these changes, each of them one command."""
+        parts: list[Part] = [command("MULTI")]
+        for each in changes:
+            parts += each
+        *_, done = self._redis.ask(len(changes) + 2, *parts, command("EXEC"))
+        for reply in done or ():
+            if isinstance(reply, Exception):
+                raise reply
+        return done is not None
+
+    # -- names -----------------------------------------------------------------------------
+
+    @property
+    def _added(self) -> str:
+        """Changes whenever keys are added under this prefix."""
+        return f"drumlin:{self._prefix}:added"
+
     def _names(self, partition: int) -> list[str]:
+        """The hash, the set of keys, and the set that replaces it."""
         name = f"drumlin:{self._prefix}:{partition}"
         return [name, f"{name}:keys", f"{name}:new"]
 
-    def _check(self, partition: int, done: Any) -> None:
-        if done == b"fenced":
+    def _check_ours(self, partition: int, is_ours: bool) -> None:
+        if not is_ours:
             where = f"prefix {self._prefix!r}"
             raise Fenced(f"{where}: another process has taken partition {partition}")
-        if isinstance(done, list):
-            raise TargetRefused(
-                f"the key {done[0][:100]!r} is there already, from another partition or program"
-            )
 
-    def _run(self, script: str, names: list[str], args: list[Any]) -> Any:
+    def _run(self, script: str, names: list[str], *args: object) -> Any:
         # Not EVALSHA: a restarted Redis no longer knows a script by its hash.
-        return self._ask(self._redis.eval, script, len(names), *names, *args)
+        return self._redis.call("EVAL", script, len(names), *names, *args)
 
-    def _ask(self, call: Any, *given: Any, **named: Any) -> Any:
-        try:
-            return call(*given, **named)
-        except self._failures as error:
-            raise OSError(f"Redis: {error}") from error
+
+class _Rows:
+    """Rows to put, packed once, as a transaction may be refused several times."""
+
+    def __init__(self, prefix: str, rows: Mapping[Cell, Cell]) -> None:
+        keys = cells(list(rows))
+        names = prefixed(prefix, keys)
+        self.count = len(rows)
+        self.packed_keys = strings(keys)
+        self.packed_names = strings(names)
+        self._packed_rows = pairs(names, cells(list(rows.values())))
+
+    def puts(self) -> list[list[Part]]:
+        """The commands that set the rows."""
+        return [[begun(2 * self.count, "MSET"), self._packed_rows]] if self.count else []
+
+    def adds(self, into: str) -> list[list[Part]]:
+        """The commands that add the keys to a set."""
+        return [[begun(self.count, "SADD", into), self.packed_keys]]
 
 
 class RedisReplacement:

@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from drumlin.serving.target import Target
 
 _EXPECTED: Final = (
-    "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME] or "
-    "redis://HOST:PORT/NUMBER[?prefix=TEXT]"
+    "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME], "
+    "redis://HOST:PORT/NUMBER[?prefix=TEXT] or opensearch+https://USER@HOST:PORT[?index=NAME]"
 )
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
@@ -94,6 +94,8 @@ def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = F
         return _postgres(parts, options, kept_as, is_text=is_text, only_looks=only_looks)
     if parts.scheme in ("redis", "rediss"):
         return _redis(parts, options, kept_as)
+    if parts.scheme in ("opensearch+https", "opensearch+http"):
+        return _opensearch(parts, options, kept_as, only_looks=only_looks)
     raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
 
 
@@ -150,6 +152,23 @@ def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
         return RedisTarget(where, os.environ.get(VARIABLE), prefix, kept)
 
     return Store(names, kept_as, open_target, rows_at_a_time=ROWS_AT_A_TIME)
+
+
+def _opensearch(
+    parts: SplitResult, options: dict[str, str], kept_as: str, *, only_looks: bool
+) -> Store:
+    from drumlin.serving.opensearch_connection import OpenSearchConnection
+    from drumlin.serving.opensearch_target import OpenSearchTarget
+
+    names, ca = options.pop("index", TOPIC), options.pop("ca", None)
+    _check(parts, parts.hostname and names and parts.path in ("", "/") and not options)
+    where = parts._replace(scheme=parts.scheme.partition("+")[2])
+    connection = OpenSearchConnection(where, os.environ.get(VARIABLE), ca)
+
+    def open_target(name: str, topic: str, kept: str) -> Target:
+        return OpenSearchTarget(connection, name, topic, kept, only_looks=only_looks)
+
+    return Store(names, kept_as, open_target, connection.close)
 
 
 def _check(parts: SplitResult, is_right: object) -> None:

@@ -16,6 +16,7 @@ with needing_arrow():
     from drumlin.state.processor import Processor
     from drumlin.state.refused import StateRefused
     from drumlin.state.replay import PastState, replay
+    from drumlin.state.stores import now_ms as wall_clock
     from drumlin.state.times import Timers, Window, Windows
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "Windows",
     "processor",
     "replay",
+    "wall_clock",
 ]

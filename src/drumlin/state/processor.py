@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
+from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.errors import ClientError, Undecodable
+from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.assignor import StateAssignor
@@ -27,6 +29,7 @@ from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.replicas import Replicas
+from drumlin.state.ticks import Ticks
 from drumlin.state.work import ABORTED, OutputDelivery, Owned, Work
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
 #: The most bytes of uncommitted changes, which are in memory. More are committed early.
 _CHANGED_BYTES_MAX: Final = 64 << 20
+#: How long a poll may take before the first assignment, with which the idle time begins.
+_JOINING_S: Final = 0.1
 
 
 class Processor:
@@ -64,6 +69,8 @@ class Processor:
         start: Literal["earliest", "latest"],
         commit_interval_ms: int,
         idle_timeout_ms: int | None,
+        tick_interval_ms: int | None,
+        join_timeout_ms: int,
         transaction_timeout_ms: int,
         output: OutputDelivery,
         standbys: int,
@@ -79,13 +86,19 @@ class Processor:
         self._changelog = changelog
         self._start = start
         self._commit_interval_s = commit_interval_ms / 1000
-        self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
+        self._idle_timeout_ms = idle_timeout_ms
+        self._join_timeout_ms = join_timeout_ms
+        self._has_assignment = False
+        self._idle: IdleDeadline | None = None
         topic_id = client.describe_topics([topic])[topic].topic_id
         self._input = Position(group, topic, topic_id or "", 0)
         self._work = Work(client, changelog, self._input, own_id, transaction_timeout_ms, output)
         self._dead_letters = dead_letters
         self._decode = decode
         self._headers = headers
+        self._ticks = Ticks(tick_interval_ms)
+        has_headers = headers or dead_letters is not None
+        self._tick = _no_records(topic, has_headers)
         self._replicas = replicas
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
@@ -103,7 +116,7 @@ class Processor:
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_lost=self._lost,
-            headers=headers or dead_letters is not None,
+            headers=has_headers,
             **reading,
         )
 
@@ -137,6 +150,7 @@ class Processor:
             TypeError, ValueError: a field of the record is invalid.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
@@ -152,6 +166,7 @@ class Processor:
             TypeError, ValueError: invalid data or options.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.append(data, topic, options)
 
     def _check_batch(self) -> None:
@@ -201,9 +216,9 @@ class Processor:
         handle(self._shown(batch))
 
     def _refuse(self, record: pa.RecordBatch, error: Exception) -> None:
-        if self._dead_letters is None:
+        if self._dead_letters is None or record.num_rows == 0:
             raise error
-        _log.warning("dead letter: %s: %r", place_of(self._topic, record), error)
+        _log.warning("dead letter: %s: %r", place_of(self._topic, record, self._partition), error)
         letter = dead_letter(self._topic, record, error)
         self._work.send(
             self._dead_letters, letter["value"], letter["key"], {"headers": letter["headers"]}
@@ -247,26 +262,44 @@ class Processor:
 
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None after `idle_timeout_ms` without one, once all work is committed."""
-        idle_at = _after(self._idle_timeout_s)
+        if self._idle is None:
+            self._idle = self._idle_deadline()
+        idle, ticks = self._idle, self._ticks
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
             now = time.monotonic()
             if now >= due_at or self._work.changed_bytes >= _CHANGED_BYTES_MAX:
                 self._commit_or_rewind()
                 continue
-            if now >= idle_at:
+            if idle is not None and idle.is_over:
                 if self._since is None or self._commit_or_rewind():
+                    self._idle = None
                     return None
-                idle_at = _after(self._idle_timeout_s)
+                idle.begin()
                 continue
-            until = min(due_at, idle_at)
-            batch = self._consumer.poll(None if until == _NEVER else (until - now) * 1000)
+            partition = ticks.next(self._work.owned.keys(), now)
+            if partition is not None:
+                return self._given(self._tick, partition)
+            due_at = min(due_at, ticks.at(now))
+            left_s = min(due_at - now, _NEVER if idle is None else idle.remaining_s)
+            if not self._has_assignment:
+                self._has_assignment = self._consumer.has_assignment
+                left_s = min(left_s, _JOINING_S)
+            batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             if batch is not None:
-                return self._given(batch)
+                self._idle = None
+                return self._given(batch, batch.column("partition")[0].as_py())
 
-    def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _idle_deadline(self) -> IdleDeadline | None:
+        if self._idle_timeout_ms is None:
+            return None
+        return IdleDeadline(
+            self._idle_timeout_ms, self._join_timeout_ms, lambda: self._consumer.has_assignment
+        )
+
+    def _given(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         self._batch = batch
-        self._partition = batch.column("partition")[0].as_py()
+        self._partition = partition
         if self._since is None:
             self._since = time.monotonic()
         return batch
@@ -291,6 +324,8 @@ class Processor:
                 offset = self._client.list_offsets({place: self._start})[place].offset
             self._work.owned[partition] = Owned(JournaledState(store), offset)
             self._consumer.seek(*place, offset)
+        if self._idle is not None:
+            self._idle.begin()
 
     def _revoked(self, places: Iterable[TopicPartition]) -> None:
         self._commit_or_rewind()
@@ -392,9 +427,10 @@ class Processor:
     def _explain(self, error: BaseException) -> None:
         """Add a note with the records that were being processed."""
         if self._batch is not None:
+            place = place_of(self._topic, self._batch, self._partition)
             error.add_note(
-                f"while processing {place_of(self._topic, self._batch)}; work since the last "
-                "commit is aborted, and the next run reads its records again"
+                f"while processing {place}; work since the last commit is aborted, and the next "
+                "run reads its records again"
             )
 
     def __repr__(self) -> str:
@@ -408,6 +444,9 @@ class Processor:
 _NEVER: Final = float("inf")
 
 
-def _after(seconds: float | None) -> float:
-    """The monotonic time in this many seconds; None: infinity."""
-    return _NEVER if seconds is None else time.monotonic() + seconds
+def _no_records(topic: str, has_headers: bool) -> pa.RecordBatch:
+    """A batch like those of the consumer, without a record."""
+    import pyarrow as pa
+
+    schema = schema_of(ReadOptions(headers=has_headers)).with_metadata({"topic": topic})
+    return pa.RecordBatch.from_pylist([], schema=schema)

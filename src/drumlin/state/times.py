@@ -1,7 +1,8 @@
 """Windows and timers, stored in a state under their name. Pure.
 
-Time is event time: the greatest timestamp of the partition so far. It does not advance while no
-records arrive. Which rows are late does not depend on the size of batches.
+Time is event time: the greatest timestamp of the partition so far, which does not advance while no
+records arrive; or, for timers by choice, the time of the machine's clock. Which rows are late does
+not depend on the size of batches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from drumlin.client import arguments
 from drumlin.state.keyed_state import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from drumlin.state.keyed_state import KeyedState
 
@@ -89,6 +90,13 @@ class Windows:
             clock.write(state, int(seen[-1]), open_ones | prefixes.keys())
         return kept.append_column("window_key", pa.array(names, pa.binary()))
 
+    def advance(self, state: KeyedState, to_ms: int) -> None:
+        """Advance the time, as a record with this timestamp would; it never goes back."""
+        arguments.whole_number("to_ms", to_ms, -(2**53), 2**53)
+        now_ms, open_ones = self._clock.read(state)
+        if to_ms > now_ms:
+            self._clock.write(state, to_ms, open_ones)
+
     def closed(self, state: KeyedState) -> list[Window]:
         """Delete the windows that are over from the state, and return them, oldest first."""
         now_ms, open_ones = self._clock.read(state)
@@ -105,13 +113,21 @@ class Windows:
 
 
 class Timers:
-    """At most one timer per key, by the records' timestamps."""
+    """At most one timer per key, by the records' timestamps or by the clock."""
 
-    def __init__(self, *, resolution_ms: int = 1_000, name: str = "timers") -> None:
+    def __init__(
+        self,
+        *,
+        resolution_ms: int = 1_000,
+        name: str = "timers",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
         """
         Args:
             resolution_ms: timers in an interval of this length are due together, at its end.
             name: the prefix of the timers' keys in the state, which no other keys may have.
+            clock: returns the time in milliseconds since 1970, as `wall_clock` does; None: the
+                records' timestamps are the time.
 
         Raises:
             TypeError, ValueError: an argument is invalid.
@@ -120,6 +136,7 @@ class Timers:
         arguments.text("name", name)
         self._clock = _Clock(name.encode())
         self._times = name.encode() + b"\x00key\x00"
+        self._wall_ms = clock
 
     def set(self, state: KeyedState, key: bytes, at_ms: int) -> None:
         """Set the timer of a key, replacing any previous one."""
@@ -145,21 +162,26 @@ class Timers:
 
         Args:
             state: the state of the rows' partition.
-            rows: a batch whose column `timestamp` advances the time.
+            rows: a batch whose column `timestamp` advances the time, if there is no clock.
 
         Returns:
             Keys and times in milliseconds, ordered by time.
         """
-        now_ms, open_ones = self._clock.read(state)
-        now_ms = max([now_ms, *_times_of(rows).tolist()])
+        was_ms, open_ones = self._clock.read(state)
+        if self._wall_ms is None:
+            now_ms = max([was_ms, *_times_of(rows).tolist()])
+        else:
+            now_ms = self._wall_ms()
         over = {each for each in open_ones if each + self._size_ms <= now_ms}
+        if not over and (self._wall_ms is not None or now_ms == was_ms):
+            return []
         found: list[tuple[int, bytes]] = []
         for start_ms in over:
             here = self._clock.take(state, start_ms)
             found += [(_TIME.unpack(at)[0], key) for key, at in here]
         for _, key in found:
             state.delete(self._times + key)
-        self._clock.write(state, now_ms, open_ones - over)
+        self._clock.write(state, was_ms if self._wall_ms else now_ms, open_ones - over)
         return [(key, at) for at, key in sorted(found)]
 
 

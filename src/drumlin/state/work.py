@@ -84,6 +84,8 @@ class Work:
         self._transactional_id = own_id
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
+        #: The partitions for which output was written since the last commit.
+        self.has_written: set[int] = set()
         #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
         self._abort_reason: ClientError | None = None
         #: The output of the current attempt, held back; None: outside attempts.
@@ -184,7 +186,7 @@ class Work:
     def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata
     ) -> None:
-        """Commit all work. Unchanged positions are left out.
+        """Commit all work. Partitions without any are left out.
 
         Raises:
             ClientError: one of ABORTED if certainly nothing was committed.
@@ -204,6 +206,8 @@ class Work:
                 writer.flush()
         changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
+        # Before the records are sent: their leaders have these epochs, or later ones.
+        epochs = lowlevel.known_leader_epochs(self._client, self._changelog.topic)
         report = transaction.append(
             _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
@@ -211,21 +215,26 @@ class Work:
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
         self._forget_writers()
+        self.has_written.clear()
         for place, each in moved.items():
             owned = self.owned[place.partition]
             owned.committed_offset = each.offset
             end_offset = report.partitions[place.partition].end_offset
             position = changes[place].pop(POSITION_KEY)
-            owned.state.commit(changes[place], self._checkpoint(end_offset, position))
+            epoch = epochs.get(place.partition, -1)
+            owned.state.commit(changes[place], self._checkpoint(end_offset, position, epoch))
 
-    def _checkpoint(self, end_offset: int, position: bytes | None) -> Checkpoint:
+    def _checkpoint(self, end_offset: int, position: bytes | None, epoch: int) -> Checkpoint:
         """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
-        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last)
+        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last, epoch)
 
     def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
         owned = self.owned.get(place.partition)
-        return owned is not None and owned.committed_offset != to.offset
+        if owned is None:
+            return False
+        has_output = place.partition in self.has_written
+        return owned.committed_offset != to.offset or owned.state.is_changed or has_output
 
     def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
         """The partition's changes, followed by the position in the input."""
@@ -241,6 +250,7 @@ class Work:
         self._forget_writers()
         self._abort_reason = None
         self._held = None
+        self.has_written.clear()
         for each in self.owned.values():
             each.state.abort()
         if transaction is not None and transaction.state in ("open", "unknown"):

@@ -21,16 +21,17 @@ from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.binlog_events.charsets import Charsets
 from drumlin.capture.binlog_events.events import EventDecoder
 from drumlin.capture.binlog_events.gtids import GtidPosition
-from drumlin.capture.changes import Record, Table
+from drumlin.capture.changes import Table
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.position import BinlogPosition
+from drumlin.capture.values.record import Record
 
 _FILE = Path(__file__).parent / "events.json"
 _RECORDED: dict[str, Any] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
 _TABLES = (
     Table(1, "shop", "item", "item", ("id",), ("integer",)),
-    Table(2, "shop", "other", "other", ("b", "a"), ("1700:2", "text")),
+    Table(2, "shop", "other", "other", ("b", "a"), ("decimal:2", "text")),
 )
 _LATIN1 = bytes(range(256)).decode("cp1252", errors="replace")
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.binlog.connections import rows
 from drumlin.capture.binlog_events.charsets import BINARY, Charsets
-from drumlin.capture.binlog_events.column_types import kind_of
+from drumlin.capture.binlog_events.column_kinds import key_kind
+from drumlin.capture.binlog_events.column_types import CatalogType, kind_of
+from drumlin.capture.values.kinds import Kind
 
 if TYPE_CHECKING:
     import pymysql
@@ -42,14 +44,10 @@ class Server(NamedTuple):
 
 
 class FoundColumn(NamedTuple):
-    """A column, in the words of `information_schema`."""
+    """A column of a table."""
 
     name: str
-    data_type: str  # int, varchar, ...
-    full_type: str  # int(11) unsigned, ...
-    charset: str | None
-    detail: int  # the decimals, the digits of a second, or the size of a BINARY; else -1
-    extra: str
+    type: CatalogType
 
 
 class FoundTable(NamedTuple):
@@ -71,7 +69,7 @@ class FoundTable(NamedTuple):
     @property
     def uuids(self) -> list[str]:
         """The names of the columns of this type."""
-        return [each.name for each in self.columns if each.data_type == "uuid"]
+        return [each.name for each in self.columns if each.type.name == "uuid"]
 
 
 _SETTINGS: Final = (
@@ -94,7 +92,7 @@ ORDER BY 1, 2
 """
 _COLUMNS: Final = """
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME,
-  NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, EXTRA
+  coalesce(NUMERIC_PRECISION, DATETIME_PRECISION), NUMERIC_SCALE, CHARACTER_OCTET_LENGTH
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN %s ORDER BY 1, 2, ORDINAL_POSITION
 """
 _KEYS: Final = """
@@ -143,26 +141,23 @@ def described(
     schemas = sorted({each.schema for each in tables})
     wanted = {(each.schema, each.name) for each in tables}
     columns: dict[tuple[str, str], list[FoundColumn]] = {each: [] for each in wanted}
-    for row in _texts(rows(connection, _COLUMNS, (schemas,))):
-        schema, table, name, data_type, full_type, charset, scale, digits, size, extra = row
-        if (schema, table) in wanted:
-            detail = _detail(str(data_type), scale, digits, size)
-            found = FoundColumn(
-                str(name), str(data_type), str(full_type), charset, detail, str(extra)
-            )
-            columns[str(schema), str(table)].append(found)
+    for row in rows(connection, _COLUMNS, (schemas,)):
+        place = (row[0].decode(), row[1].decode())
+        if place in wanted:
+            words = [None if each is None else each.decode() for each in row[2:]]
+            columns[place].append(_column(words))
     keys = _by_table(rows(connection, _KEYS, (schemas,)), wanted)
     cascades = _by_table(rows(connection, _CASCADES, (schemas,)), wanted)
     described = []
     for each in tables:
         place = (each.schema, each.name)
-        kinds = {one.name: kind_of(one.data_type, one.detail) for one in columns[place]}
+        kinds = {one.name: kind_of(one.type) for one in columns[place]}
         key = tuple(keys.get(place, ()))
         described.append(
             each._replace(
                 columns=tuple(columns[place]),
                 key=key,
-                key_kinds=tuple(kinds.get(column, "") for column in key),
+                key_kinds=tuple(_key_kind(kinds.get(column)) for column in key),
                 cascades=tuple(cascades.get(place, ())),
             )
         )
@@ -195,9 +190,14 @@ def charsets(connection: pymysql.Connection[Any], version: tuple[int, ...]) -> C
     )
 
 
-def _texts(found: Iterable[tuple[bytes | None, ...]]) -> Iterable[tuple[str | None, ...]]:
-    for row in found:
-        yield tuple(None if each is None else each.decode() for each in row)
+def _column(words: Sequence[Any]) -> FoundColumn:
+    name, type_, whole, charset, *numbers = words
+    precision, scale, size = (None if each is None else int(each) for each in numbers)
+    return FoundColumn(name, CatalogType(type_, whole, charset, precision, scale, size))
+
+
+def _key_kind(kind: Kind | None) -> str:
+    return "" if kind is None else key_kind(kind)
 
 
 def _by_table(
@@ -209,8 +209,3 @@ def _by_table(
         if place in wanted:
             by_table.setdefault(place, []).append(name.decode())
     return by_table
-
-
-def _detail(data_type: str, scale: str | None, digits: str | None, size: str | None) -> int:
-    detail = {"decimal": scale, "binary": size}.get(data_type, digits)
-    return -1 if detail is None else int(detail)

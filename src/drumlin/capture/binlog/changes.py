@@ -13,15 +13,18 @@ from typing import Final, NamedTuple
 
 from drumlin.capture.binlog_events import events, row_events, statements
 from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.column_kinds import key_kind
 from drumlin.capture.binlog_events.events import Event, Group, Query
 from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.binlog_events.row_events import Column, RowChange, TableMap
 from drumlin.capture.binlog_events.statements import Deed, Effect
-from drumlin.capture.changes import KeptRows, OnTruncate, Record, RowsNeeded, Table
+from drumlin.capture.changes import KeptRows, OnTruncate, RowsNeeded, Table
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.position import BinlogPosition
+from drumlin.capture.values.form import Form, PlainJson
+from drumlin.capture.values.kinds import Column as KindColumn
+from drumlin.capture.values.record import Data, Op, Record
 from drumlin.capture.values.rows import RowFormat
-from drumlin.capture.values.types import Types
 
 ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
@@ -70,7 +73,7 @@ class BinlogChanges:
         self._undone = frozenset(undone)
         self._has_small_names = has_small_names
         self._uuids = uuids
-        self._types = Types()
+        self._form: Form = PlainJson()
         self._maps: dict[int, _Mapped | None] = {}
         self._known: dict[int, tuple[TableMap, _Mapped]] = {}
         self._group: Group | None = None
@@ -242,7 +245,8 @@ class BinlogChanges:
         if not self._rows.keeps(table.topic):
             raise RowsNeeded(table.topic)
         for key in self._rows.keys(table.topic):
-            yield self._noted(Record(table.topic, key, None, self._group_time_s * 1000))
+            time_ms = self._group_time_s * 1000
+            yield self._noted(Record(table.topic, key, None, time_ms, Op.DELETE))
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -271,7 +275,7 @@ class BinlogChanges:
                 f"{now}: ALTER it back, or run `drumlin capture remove` and begin anew into topics "
                 "of another --prefix"
             )
-        kinds = {each.name: each.kind for each in columns}
+        kinds = {each.name: key_kind(each.kind) for each in columns}
         for name, kind in zip(table.key, table.key_kinds, strict=True):
             if kinds[name] != kind:
                 raise CaptureError(
@@ -280,8 +284,8 @@ class BinlogChanges:
                     "back, or run `drumlin capture remove` and begin anew into topics of another "
                     "--prefix"
                 )
-        named = [(each.name, each.oid) for each in columns]
-        shape = RowFormat(table.full_name, named, table.key, self._types)
+        kinds_of_all = [KindColumn(each.name, each.kind) for each in columns]
+        shape = self._form.rows_of(table.full_name, table.topic, kinds_of_all, table.key)
         return _Mapped(table, columns, shape)
 
     def _changed(self, event: Event) -> Iterator[Record]:
@@ -308,12 +312,15 @@ class BinlogChanges:
         topic, time_ms = mapped.table.topic, self._group_time_s * 1000
         old = None if change.before is None else self._key(mapped, change.before)
         new = None if change.after is None else self._key(mapped, change.after)
+        before = mapped.shape.before(change.before)
         if old is not None and old != new:
-            yield self._noted(Record(topic, old, None, time_ms))
+            yield self._noted(Record(topic, old, None, time_ms, Op.DELETE, before))
         if change.after is not None and new is not None:
-            yield self._noted(Record(topic, new, mapped.shape.value(change.after), time_ms))
+            value = mapped.shape.value(change.after)
+            op = (Op.UPDATE, before) if old == new else (Op.CREATE, None)
+            yield self._noted(Record(topic, new, value, time_ms, *op))
 
-    def _key(self, mapped: _Mapped, row: Iterable[str | None]) -> str:
+    def _key(self, mapped: _Mapped, row: Iterable[str | None]) -> Data:
         key = mapped.shape.key(list(row))
         if key is None:
             raise CaptureError(f"table {mapped.table.full_name}: a row without a key")

@@ -8,7 +8,7 @@ from typing import Final
 from drumlin.capture.binlog.catalog import FoundColumn, FoundTable, Server
 from drumlin.capture.binlog.connections import quoted
 from drumlin.capture.binlog_events.charsets import Charsets
-from drumlin.capture.binlog_events.column_types import is_known
+from drumlin.capture.binlog_events.column_types import kind_of
 from drumlin.capture.database.checks import Problem
 
 _VERSION_MIN: Final = (10, 5)
@@ -79,17 +79,10 @@ def table_problems(tables: Sequence[FoundTable], charsets: Charsets) -> list[Pro
 
 
 def _column_problem(column: FoundColumn, charsets: Charsets) -> tuple[str, str] | None:
-    if not is_known(column.data_type) or column.full_type == "year(2)":
-        return (
-            f"type {column.full_type} is not supported",
-            "ALTER TABLE {table} MODIFY {column} ...",
-        )
-    if "/*" in column.full_type:  # compressed, or a time of the format of MariaDB 5.3
-        return (
-            f"type {column.full_type} is not supported",
-            "ALTER TABLE {table} MODIFY {column} ...",
-        )
-    if column.charset is not None and not charsets.knows(column.charset):
+    if kind_of(column.type) is None:
+        cure = "ALTER TABLE {table} MODIFY {column} ..."
+        return f"type {column.type.whole} is not supported", cure
+    if column.type.charset is not None and not charsets.knows(column.type.charset):
         cure = "ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4"
-        return f"character set {column.charset} is not supported", cure
+        return f"character set {column.type.charset} is not supported", cure
     return None

@@ -16,6 +16,7 @@ from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.running.following import LOOK_S, BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
+from drumlin.capture.running.progress import Progress
 
 _WAIT_S: Final = 0.25
 
@@ -31,9 +32,11 @@ class BinlogFollowing:
         changes: BinlogChanges,
         stream: Stream,
         definition: Definition,
+        progress: Progress,
     ) -> None:
         self._options, self._run, self._output = options, run, output
         self._changes, self._stream, self._definition = changes, stream, definition
+        self._progress, self._transactions = progress, 0
         self._decoder = EventDecoder(stream.has_checksums)
         self._pace = Pace(0, time.monotonic(), options.heartbeat_s)
         self._groups = 0
@@ -80,12 +83,18 @@ class BinlogFollowing:
         if self._changes.position is not position:  # a group has ended
             self._groups += 1
             if self._output.record_count:
+                self._transactions += 1
                 self._pace.took(self._groups, time.monotonic())
             else:
                 self._pace.heard(self._groups)
 
     def _commit(self) -> None:
-        self._output.commit(Position(self._run, None, self._changes.position))
+        count = self._output.record_count
+        counts = self._progress.counts(count, self._transactions)
+        reached = Position(self._run, None, counts=counts, binlog=self._changes.position)
+        self._output.commit(reached)
+        self._progress.wrote(count, self._transactions)
+        self._transactions = 0
         self._pace.committed(time.monotonic())
         self.commits += 1
         self._look()

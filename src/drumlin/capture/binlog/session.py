@@ -13,8 +13,8 @@ from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
 from drumlin.capture.binlog.following import BinlogFollowing
 from drumlin.capture.binlog.plan import Found
 from drumlin.capture.binlog.stream import PlaceGone, Stream
-from drumlin.capture.binlog_events.column_types import selected
-from drumlin.capture.changes import Record, RowsNeeded
+from drumlin.capture.binlog_events.column_types import kind_of
+from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError, CaptureRefused, CaptureReplaced
 from drumlin.capture.log import output as outputs
@@ -24,9 +24,10 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import BinlogPosition, Definition, Position
 from drumlin.capture.running.following import LOOK_S, BeginAgain
 from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.progress import Phase, Progress
 from drumlin.capture.running.snapshot_run import create_topics, has_records
-from drumlin.capture.values.rows import RowFormat
-from drumlin.capture.values.types import Types
+from drumlin.capture.values.kinds import TEXT, Column
+from drumlin.capture.values.record import Op, Record
 from drumlin.client.errors import RequestRefused
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ _COMMIT_BYTES: Final = 4 << 20
 class MariadbSession:
     """State kept between connections: the name of the run, the topics whose rows it needs."""
 
-    def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
+    def __init__(
+        self, options: CaptureOptions, client: Client, run: str, progress: Progress
+    ) -> None:
         self._options, self._client, self._run = options, client, run
+        self._progress = progress
         self._names = Names(options.name)
         self._needed: set[str] = set()
         self._undone: set[str] = set()
@@ -121,6 +125,7 @@ class MariadbSession:
         if not self._is_paused_told:
             self._options.tell("paused, until `drumlin capture resume`")
         self._is_paused_told = True
+        self._progress.began(Phase.PAUSED)
         look_at_s = time.monotonic() + LOOK_S
         while not self._options.should_stop():
             time.sleep(_WAIT_S)
@@ -142,13 +147,15 @@ class MariadbSession:
             definition = found.definition(self._options.prefix, self._names.topic)
             output.commit(Position(self._run, None), definition)
             self._has_begun = True
+            self._progress.began(Phase.SNAPSHOT)
+            self._progress.unread_tables = len(definition.tables)
             start = self._take_snapshot(connection, output, found, definition)
         else:
             if definition.is_paused:
                 raise BeginAgain
             # At once, so that the predecessor finds out why it was fenced.
             start = position.binlog
-            output.commit(Position(self._run, None, start))
+            output.commit(self._reached(start))
             self._has_begun = True
             found = plan.look(connection, self._options, definition)
             create_topics(self._client, definition, self._options.partitions)
@@ -174,7 +181,7 @@ class MariadbSession:
         stream, start = self._open(found, definition, start)
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(stream))
-            rows = stack.enter_context(contextlib.closing(TopicRows()))
+            rows = stack.enter_context(contextlib.closing(TopicRows(self._options.form)))
             for topic in sorted(self._needed):
                 rows.load(self._client, topic)
             changes = BinlogChanges(
@@ -187,8 +194,11 @@ class MariadbSession:
                 found.server.has_small_names,
                 {each.full_name: each.uuids for each in found.tables},
             )
-            current = BinlogFollowing(self._options, self._run, output, changes, stream, definition)
+            current = BinlogFollowing(
+                self._options, self._run, output, changes, stream, definition, self._progress
+            )
             try:
+                self._progress.began(Phase.STREAM)
                 current.go()
             finally:
                 self.commits += current.commits
@@ -212,6 +222,10 @@ class MariadbSession:
         start = replace(start, before=None, last=None, last_time_s=None)
         return Stream(url, start.gtids, number), start
 
+    def _reached(self, place: BinlogPosition, records: int = 0) -> Position:
+        counts = self._progress.counts(records)
+        return Position(self._run, None, counts=counts, binlog=place)
+
     # -- the snapshot ------------------------------------------------------------------------
 
     def _take_snapshot(
@@ -228,10 +242,13 @@ class MariadbSession:
         for table in tables:
             topic = topics[table.full_name]
             count = self._take_table(connection, output, found, table, topic)
+            self._progress.unread_tables -= 1
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topic}")
         connections.rows(connection, "COMMIT")
         start = BinlogPosition(gtids)
-        output.commit(Position(self._run, None, start))
+        count = output.record_count
+        output.commit(self._reached(start, count))
+        self._progress.wrote(count, 0)
         self._options.tell(f"the snapshot is complete, as of {gtids or 'an empty binlog'}")
         return start
 
@@ -243,11 +260,10 @@ class MariadbSession:
         table: FoundTable,
         topic: str,
     ) -> int:
-        types = [selected(each.data_type, each.charset, found.charsets) for each in table.columns]
-        columns = [(each.name, one.oid) for each, one in zip(table.columns, types, strict=True)]
-        shape = RowFormat(table.full_name, columns, table.key, Types())
+        columns = [Column(each.name, kind_of(each.type) or TEXT) for each in table.columns]
+        shape = self._options.form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
-        with contextlib.closing(TopicRows()) as rows:
+        with contextlib.closing(TopicRows(self._options.form)) as rows:
             if has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(
@@ -262,10 +278,10 @@ class MariadbSession:
                     rows.put(topic, key, None)
                     if before == value:
                         continue
-                self._send(output, Record(topic, key, value, None))
+                self._send(output, Record(topic, key, value, None, Op.READ))
             if rows.keeps(topic):
                 for key in rows.keys(topic):
-                    self._send(output, Record(topic, key, None, None))
+                    self._send(output, Record(topic, key, None, None, Op.DELETE))
         return count
 
     def _send(self, output: Output, record: Record) -> None:
@@ -273,4 +289,6 @@ class MariadbSession:
         if output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped
-            output.commit(Position(self._run, None))
+            count = output.record_count
+            output.commit(Position(self._run, None, counts=self._progress.counts(count)))
+            self._progress.wrote(count, 0)

@@ -76,7 +76,7 @@ def read_table(
         DatabaseLost, DatabaseRefused: the table cannot be read.
         Stopped: the capture was asked to stop. The connection is closed.
     """
-    columns = [selected(each.data_type, each.charset, charsets) for each in table.columns]
+    columns = [selected(each.type, charsets) for each in table.columns]
     shown = ", ".join(
         one.expression.format(quoted(each.name))
         for each, one in zip(table.columns, columns, strict=True)

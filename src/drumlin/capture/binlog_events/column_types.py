@@ -1,84 +1,88 @@
-"""The types of columns in a snapshot: how each is selected, and the text of what comes. Pure."""
+"""Types in the catalog: their kinds, and the text of what a snapshot selects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog_events import column_values
+from drumlin.capture.binlog_events import column_kinds, column_values
 from drumlin.capture.binlog_events.charsets import Charsets
-from drumlin.capture.binlog_events.column_values import (
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGER,
-    NUMERIC,
-    REAL,
-    TEXT,
-    TIME,
-    TIMESTAMP,
-    TIMESTAMP_WITH_ZONE,
-    UUID,
-)
-from drumlin.capture.values.types import key_kind
+from drumlin.capture.values.kinds import TEXT, Kind, Sort
 
 #: Converts a selected value to the text that `column_values` gives for the same one.
 Show = Callable[[bytes], str]
-_OIDS: Final = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"), INTEGER),
-    "uuid": UUID,
-    "float": REAL,
-    "double": DOUBLE,
-    "decimal": NUMERIC,
-    "date": DATE,
-    "time": TIME,
-    "datetime": TIMESTAMP,
-    "timestamp": TIMESTAMP_WITH_ZONE,
-    **dict.fromkeys(("char", "varchar", "enum", "set"), TEXT),
+_SIZES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_PLAIN: Final = {
+    "year": column_kinds.YEAR,
+    "bit": column_kinds.BITS,
+    "float": column_kinds.REAL,
+    "double": column_kinds.DOUBLE,
+    "date": column_kinds.DATE,
+    "uuid": column_kinds.UUID,
+    **dict.fromkeys(("char", "varchar", "set", "enum"), TEXT),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), TEXT),
-    **dict.fromkeys(("binary", "varbinary", "vector"), BYTES),
-    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), BYTES),
-    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint"), BYTES),
-    **dict.fromkeys(("multilinestring", "multipolygon", "geometrycollection"), BYTES),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), column_kinds.BYTES),
+    **dict.fromkeys(("varbinary", "vector", "geometry", "point", "linestring"), column_kinds.BYTES),
+    **dict.fromkeys(("polygon", "multipoint", "multilinestring"), column_kinds.BYTES),
+    **dict.fromkeys(("multipolygon", "geometrycollection"), column_kinds.BYTES),
+}
+_TIMES: Final = {
+    "time": column_kinds.time,
+    "datetime": column_kinds.date_and_time,
+    "timestamp": column_kinds.moment,
 }
 
 
 class Selected(NamedTuple):
     """How a column is selected: the form of its expression, and the text of its values."""
 
-    oid: int
     expression: str  # with {} for the column's name
     show: Show
 
 
-def is_known(data_type: str) -> bool:
-    return data_type in _OIDS
+class CatalogType(NamedTuple):
+    """A column's type, in the words of `information_schema`."""
+
+    name: str  # int, varchar, ...
+    whole: str  # int(11) unsigned, ...
+    charset: str | None
+    precision: int | None  # the digits of a number, or of a second
+    scale: int | None
+    size: int | None  # in bytes, of text and of BINARY
 
 
-def kind_of(data_type: str, detail: int) -> str:
-    """As from `key_kind` for the same column in the binlog."""
-    oid = _OIDS.get(data_type, 0)
-    has_detail = oid in (NUMERIC, TIME, TIMESTAMP, TIMESTAMP_WITH_ZONE) or data_type == "binary"
-    return key_kind(oid, detail if has_detail else -1)
+def kind_of(type_: CatalogType) -> Kind | None:
+    """That of the same column in the binlog, but for an ENUM; None: it is not supported."""
+    if "/*" in type_.whole or type_.whole == "year(2)":
+        return None  # compressed, or a time of the format of MariaDB 5.3, or without a century
+    if type_.name in _SIZES:
+        return column_kinds.integer(_SIZES[type_.name], "unsigned" in type_.whole)
+    if type_.name in _TIMES:
+        return _TIMES[type_.name](type_.precision or 0)
+    if type_.name == "decimal":
+        return column_kinds.decimal(type_.precision or 0, type_.scale or 0)
+    if type_.name == "binary":
+        return column_kinds.fixed_bytes(type_.size or 0)
+    return _PLAIN.get(type_.name)
 
 
-def selected(data_type: str, charset: str | None, charsets: Charsets) -> Selected:
+def selected(type_: CatalogType, charsets: Charsets) -> Selected:
     """
     Raises:
         UnknownCharset: text in this character set cannot be decoded.
     """
-    oid = _OIDS[data_type]
-    if oid == TEXT:
-        return Selected(oid, "{}", charsets.decoder(charset or ""))
-    if oid == BYTES:
-        return Selected(oid, "{}", column_values.hexadecimal)
-    if oid in (REAL, DOUBLE):
-        return Selected(oid, "CAST({} AS DOUBLE)", _real if oid == REAL else _double)
-    if oid == INTEGER:
-        return Selected(oid, "{} + 0", _integer)
-    if oid == TIMESTAMP_WITH_ZONE:
-        return Selected(oid, "{}", _moment)
-    return Selected(oid, "{}", _decimal if oid == NUMERIC else _ascii)
+    if type_.charset is not None:
+        return Selected("{}", charsets.decoder(type_.charset))
+    if type_.name in _SIZES or type_.name in ("bit", "year"):
+        return Selected("{} + 0", _integer)
+    sort = (kind_of(type_) or TEXT).sort
+    if sort is Sort.BYTES:
+        return Selected("{}", column_values.hexadecimal)
+    if sort in (Sort.FLOAT32, Sort.FLOAT64):
+        return Selected("CAST({} AS DOUBLE)", _real if sort is Sort.FLOAT32 else _double)
+    if sort is Sort.TIMESTAMP_ZONED:
+        return Selected("{}", _moment)
+    return Selected("{}", _decimal if sort is Sort.DECIMAL else _ascii)
 
 
 def _ascii(data: bytes) -> str:

@@ -1,7 +1,7 @@
 """The values of a row in the binlog: from bytes to the text that the server would show. Pure.
 
-A type's text is that of a `SELECT` in a snapshot, so that a row has one form wherever it is read.
-Types are named by the numbers (OIDs) of PostgreSQL's types whose JSON they have.
+It is the text of the column's kind, and that of a `SELECT` in a snapshot, so that a row has one
+form wherever it is read.
 """
 
 from __future__ import annotations
@@ -16,17 +16,6 @@ from drumlin.capture.binlog_events.charsets import Decode
 #: Reads a value: its text, and the position after it.
 Read = Callable[[memoryview, int], tuple[str, int]]
 
-INTEGER: Final = 20
-REAL: Final = 700
-DOUBLE: Final = 701
-NUMERIC: Final = 1700
-TEXT: Final = 25
-UUID: Final = 2950
-BYTES: Final = 17
-DATE: Final = 1082
-TIME: Final = 1083
-TIMESTAMP: Final = 1114
-TIMESTAMP_WITH_ZONE: Final = 1184
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 #: The bytes that 0 to 9 digits of a decimal take.
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)

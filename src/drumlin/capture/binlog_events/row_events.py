@@ -6,12 +6,12 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drumlin.capture.binlog_events import column_values, events
+from drumlin.capture.binlog_events import column_kinds, column_values, events
 from drumlin.capture.binlog_events.charsets import BINARY, Charsets, Decode, UnknownCharset
 from drumlin.capture.binlog_events.column_values import Read
 from drumlin.capture.binlog_events.events import Event
 from drumlin.capture.errors import CaptureError
-from drumlin.capture.values.types import key_kind
+from drumlin.capture.values.kinds import TEXT, Kind, Sort
 
 #: The bytes of metadata by type.
 _METADATA: Final = {
@@ -37,8 +37,7 @@ class Column(NamedTuple):
     """A column in the binlog."""
 
     name: str
-    oid: int  # as in `column_values`
-    kind: str  # as from `key_kind`
+    kind: Kind
     read: Read
 
 
@@ -165,7 +164,8 @@ class _Columns:
                 decode = self._charsets.decoder(self._charsets.name_of(next(of_lists)))
                 members = [decode(each) for each in next(enums if code == _ENUM else sets)]
                 make = column_values.enumerated if code == _ENUM else column_values.set_of
-                found.append(_column(name, column_values.TEXT, make(one[1], members)))
+                kind = Kind(Sort.ENUM, symbols=tuple(members)) if code == _ENUM else TEXT
+                found.append(Column(name, kind, make(one[1], members)))
             elif code in _STRINGS:
                 charset = self._charsets.name_of(next(of_strings))
                 found.append(self._string(code, one, name, charset))
@@ -176,17 +176,14 @@ class _Columns:
     def _string(self, code: int, metadata: bytes, name: str, charset: str) -> Column:
         length_size, size = _lengths(code, metadata)
         if name in self._uuids and (code, size, charset) == (254, 16, BINARY):
-            return _column(name, column_values.UUID, column_values.uuid)
+            return Column(name, column_kinds.UUID, column_values.uuid)
         if charset == BINARY or code == 255:
             if code != 254:
-                return _column(name, column_values.BYTES, column_values.binary(length_size))
-            return _column(name, column_values.BYTES, column_values.binary(length_size, size), size)
+                return Column(name, column_kinds.BYTES, column_values.binary(length_size))
+            read = column_values.binary(length_size, size)
+            return Column(name, column_kinds.fixed_bytes(size), read)
         decode: Decode = self._charsets.decoder(charset)
-        return _column(name, column_values.TEXT, column_values.text(length_size, decode))
-
-
-def _column(name: str, oid: int, read: Read, detail: int = -1) -> Column:
-    return Column(name, oid, key_kind(oid, detail), read)
+        return Column(name, TEXT, column_values.text(length_size, decode))
 
 
 def _lengths(code: int, metadata: bytes) -> tuple[int, int]:
@@ -202,32 +199,32 @@ def _lengths(code: int, metadata: bytes) -> tuple[int, int]:
 
 def _numeric(code: int, metadata: bytes, name: str, is_unsigned: bool) -> Column:
     if code in _INTEGERS:
-        read = column_values.integer(_INTEGERS[code], not is_unsigned)
-        return _column(name, column_values.INTEGER, read)
+        size = _INTEGERS[code]
+        kind = column_kinds.integer(size, is_unsigned)
+        return Column(name, kind, column_values.integer(size, not is_unsigned))
     if code == 13:
-        return _column(name, column_values.INTEGER, column_values.year)
+        return Column(name, column_kinds.YEAR, column_values.year)
     if code == 246:
-        read = column_values.decimal(metadata[0], metadata[1])
-        return _column(name, column_values.NUMERIC, read, metadata[1])
+        precision, scale = metadata
+        kind = column_kinds.decimal(precision, scale)
+        return Column(name, kind, column_values.decimal(precision, scale))
     if code == 4:
-        return _column(name, column_values.REAL, column_values.real)
-    return _column(name, column_values.DOUBLE, column_values.double)
+        return Column(name, column_kinds.REAL, column_values.real)
+    return Column(name, column_kinds.DOUBLE, column_values.double)
 
 
 def _temporal(code: int, metadata: bytes, name: str) -> Column:
     if code == 10:
-        return _column(name, column_values.DATE, column_values.date)
+        return Column(name, column_kinds.DATE, column_values.date)
     if code == 16:
         read = column_values.bits(metadata[1] + (1 if metadata[0] else 0))
-        return _column(name, column_values.INTEGER, read)
+        return Column(name, column_kinds.BITS, read)
     digits = metadata[0]
     if code == 17:
-        oid, read = column_values.TIMESTAMP_WITH_ZONE, column_values.moment(digits)
-    elif code == 18:
-        oid, read = column_values.TIMESTAMP, column_values.date_and_time(digits)
-    else:
-        oid, read = column_values.TIME, column_values.time(digits)
-    return _column(name, oid, read, digits)
+        return Column(name, column_kinds.moment(digits), column_values.moment(digits))
+    if code == 18:
+        return Column(name, column_kinds.date_and_time(digits), column_values.date_and_time(digits))
+    return Column(name, column_kinds.time(digits), column_values.time(digits))
 
 
 def row_changes(event: Event, columns: Sequence[Column], table: str) -> Iterator[RowChange]:

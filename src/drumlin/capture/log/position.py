@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drumlin.capture.changes import Table
 from drumlin.capture.errors import CaptureError
@@ -21,6 +21,16 @@ PARTITIONS: Final = 2
 _FORMAT: Final = 1
 _SNAPSHOT: Final = "snapshot"
 _STREAM: Final = "stream"
+
+
+class Counts(NamedTuple):
+    """What one process has done since it began, as of a position."""
+
+    since_ms: int
+    records: int
+    transactions: int  # of the database, with changes of captured tables
+    restarts: int
+    current_ms: int | None  # the topics have everything that was committed by then
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,16 @@ class Position:
     """The position that the topics have reached.
 
     `lsn`, or `binlog` of a MariaDB: the topics hold all transactions committed before this place,
-    and none after it; both None: the snapshot is not complete.
+    and none after it; both None: the snapshot is not complete. `timeline`: of the server that has
+    sent them. `changed_lsn`: the topics hold no change of a transaction that ends after this LSN.
+    None in either: not known.
     """
 
     run: str  # the run that has written this position
     lsn: int | None
+    timeline: int | None = None
+    changed_lsn: int | None = None
+    counts: Counts | None = None
     binlog: BinlogPosition | None = None
 
     @property
@@ -57,12 +72,21 @@ class Position:
         return self.lsn is not None or self.binlog is not None
 
     def encode(self) -> str:
-        phase = _STREAM if self.is_complete else _SNAPSHOT
-        lsn = None if self.lsn is None else lsn_text(self.lsn)
-        found = {"format": _FORMAT, "phase": phase, "lsn": lsn, "run": self.run}
+        fields: dict[str, Any] = {
+            "format": _FORMAT,
+            "phase": _STREAM if self.is_complete else _SNAPSHOT,
+            "lsn": None if self.lsn is None else lsn_text(self.lsn),
+            "run": self.run,
+        }
+        if self.timeline is not None:
+            fields["timeline"] = self.timeline
+        if self.changed_lsn is not None:
+            fields["changed_lsn"] = lsn_text(self.changed_lsn)
+        if self.counts is not None:
+            fields["counts"] = self.counts._asdict()
         if self.binlog is not None:
-            found["binlog"] = asdict(self.binlog)
-        return json.dumps(found)
+            fields["binlog"] = asdict(self.binlog)
+        return json.dumps(fields)
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,7 @@ class Definition:
     database: str
     tables: Sequence[Table]
     is_paused: bool = False
+    form: str = "json"  # of the records
 
     @property
     def unread(self) -> list[Table]:
@@ -101,6 +126,7 @@ class Definition:
                 "database": self.database,
                 "tables": tables,
                 "is_paused": self.is_paused,
+                "form": self.form,
             },
             ensure_ascii=False,
         )
@@ -114,15 +140,23 @@ def decode_position(value: bytes) -> Position:
     """
     found = _parsed(value)
     try:
-        run = str(found["run"])
-        if found["phase"] != _STREAM:
-            return Position(run, None)
-        if "binlog" in found:
-            binlog = BinlogPosition(**found["binlog"])
-            return Position(run, None, replace(binlog, prepared=tuple(binlog.prepared)))
-        return Position(run, parse_lsn(found["lsn"]))
+        is_stream, is_binlog = found["phase"] == _STREAM, "binlog" in found
+        timeline, changed = found.get("timeline"), found.get("changed_lsn")
+        counts = found.get("counts")
+        return Position(
+            str(found["run"]),
+            parse_lsn(found["lsn"]) if is_stream and not is_binlog else None,
+            None if timeline is None else int(timeline),
+            None if changed is None else parse_lsn(changed),
+            None if counts is None else Counts(**counts),
+            _binlog(found["binlog"]) if is_binlog else None,
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None
+
+
+def _binlog(found: Any) -> BinlogPosition:
+    return BinlogPosition(**{**found, "prepared": tuple(found["prepared"])})
 
 
 def decode_definition(value: bytes) -> Definition:
@@ -146,7 +180,8 @@ def decode_definition(value: bytes) -> Definition:
             for each in found["tables"]
         ]
         system_id, database = str(found["system_id"]), str(found["database"])
-        return Definition(system_id, database, tables, bool(found.get("is_paused", False)))
+        is_paused, form = bool(found.get("is_paused", False)), str(found.get("form", "json"))
+        return Definition(system_id, database, tables, is_paused, form)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no definition of a capture: {value[:200]!r}: {error!r}") from None
 

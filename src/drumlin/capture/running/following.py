@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Changes, Record
+from drumlin.capture.changes import Changes
 from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
@@ -22,7 +24,10 @@ from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, 
 from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
+from drumlin.capture.running.progress import Progress
 from drumlin.capture.running.reading import Reading
+from drumlin.capture.values.record import Place, Record, place_of
+from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
 #: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
+_SAMPLE_S: Final = 1.0
 
 
 class BeginAgain(Exception):
@@ -51,17 +57,25 @@ class Following:
         types: Types,
         changes: Changes,
         stream: Stream,
+        timeline: int,
+        changed_lsn: int,
         definition: Definition,
         reading: Reading,
         left_out: set[int],
+        progress: Progress,
     ) -> None:
         self._options, self._run = options, run
         self._connection, self._output = connection, output
         self._types, self._changes, self._stream = types, changes, stream
         self._definition, self._reading, self._left_out = definition, reading, left_out
+        progress.unread_tables = len(definition.unread)
+        self._progress = progress
         self._streamed = StreamedTransactions()
-        self._silent_until_s = self._look_at_s = 0.0
-        self._pace = Pace(changes.end_lsn, time.monotonic(), options.heartbeat_s)
+        self._silent_until_s = self._look_at_s = self._sample_at_s = 0.0
+        self._transactions = 0  # that wait for the next commit
+        self._timeline = timeline
+        lsn, now_s = changes.end_lsn, time.monotonic()
+        self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
         self.commits = 0
 
     def go(self) -> None:
@@ -91,6 +105,7 @@ class Following:
                     stream.confirm(pace.committed_lsn)
             if changes.in_transaction:
                 continue
+            self._progress.reached(pace.committed_lsn if output.record_count else pace.taken_lsn)
             if self._reading.is_on:
                 self._read_on()
             if pace.is_due(output.size_bytes, frame is not None, time.monotonic()):
@@ -122,14 +137,23 @@ class Following:
             self._reading.began(message.xid)
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
-        for record in self._changes.take(message):
-            self._send(record)
+        for record in self._records(message):
+            self._send(record, self._changes.place)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
             if self._output.record_count:
+                self._transactions += 1
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
                 self._pace.heard(self._changes.end_lsn)
+
+    def _records(self, message: Message) -> Iterator[Record]:
+        try:
+            yield from self._changes.take(message)
+        except TypesChanged:  # before the first record
+            self._types.add(catalog.types(self._connection))
+            self._changes.renew()
+            yield from self._changes.take(message)
 
     def _read_on(self) -> None:
         """Write the chunk that waits, or read the next one. Call it between transactions only."""
@@ -139,19 +163,23 @@ class Following:
         if reading.high_lsn is not None:
             if pace.taken_lsn < reading.high_lsn:
                 return
+            place = place_of(self._definition.database, "incremental", reading.high_lsn)
             for record in reading.take():
-                self._send(record)
+                self._send(record, place)
             if self._output.record_count:
                 pace.took(pace.taken_lsn, time.monotonic())
         finished = reading.finished()
         if finished is not None:
             table, count = finished
             self._definition = self._definition.with_tables([table._replace(is_read=True)])
+            self._progress.unread_tables -= 1
             self._commit(self._definition)
             self._options.tell(f"{table.full_name}: {count:,} rows read into topic {table.topic}")
 
-    def _send(self, record: Record) -> None:
-        self._output.send(record)
+    def _send(self, record: Record, place: Place) -> None:
+        form = self._options.form
+        for each in (record,) if form.is_bare else form.written(record, place):
+            self._output.send(each)
         self._show_alive()  # one message may have many records
 
     def _show_alive(self) -> None:
@@ -161,11 +189,22 @@ class Following:
             self._stream.confirm(self._pace.committed_lsn)
 
     def _commit(self, definition: Definition | None = None) -> None:
-        self._output.commit(Position(self._run, self._pace.taken_lsn), definition)
+        pace, count = self._pace, self._output.record_count
+        counts = self._progress.counts(count, self._transactions)
+        reached = Position(self._run, pace.taken_lsn, self._timeline, pace.changed_lsn, counts)
+        self._output.commit(reached, definition)
+        self._progress.wrote(count, self._transactions)
+        self._transactions = 0
         self._pace.committed(time.monotonic())
         self.commits += 1
         self._stream.confirm(self._pace.committed_lsn)
         self._look()
+
+    def _sample(self) -> None:
+        names = Names(self._options.name)
+        lsn, kept_bytes = catalog.flushed_and_kept(self._connection, names.slot)
+        self._progress.sampled(lsn, kept_bytes, time.time_ns() // 1_000_000)
+        self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
 
     def _look(self) -> None:
         """Check for what the stream does not show: other tables, commands, the WAL limit.
@@ -174,6 +213,9 @@ class Following:
         notice that it is fenced.
         """
         now_s = time.monotonic()
+        if now_s >= self._sample_at_s:
+            self._sample_at_s = now_s + _SAMPLE_S
+            self._sample()
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S

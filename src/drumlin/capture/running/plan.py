@@ -10,6 +10,7 @@ from drumlin.capture.changes import Table
 from drumlin.capture.database import catalog, checks, waiting
 from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
 from drumlin.capture.database.checks import Problem
+from drumlin.capture.database.failover import Identity
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.names import Names, check_distinct, topic_of
 from drumlin.capture.log.position import Definition
@@ -30,7 +31,12 @@ class Found(NamedTuple):
     unpublished: Sequence[FoundTable] = ()  # added or unread tables to add to the publication
     left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later table is not captured
 
-    def definition(self, prefix: str, own_topic: str) -> Definition:
+    @property
+    def identity(self) -> Identity:
+        """Of the server that was looked at."""
+        return Identity(self.server.system_id, self.server.timeline)
+
+    def definition(self, prefix: str, own_topic: str, form: str) -> Definition:
         """The definition of a capture of these tables.
 
         Raises:
@@ -38,7 +44,7 @@ class Found(NamedTuple):
         """
         tables = [as_table(each, prefix) for each in self.tables]
         check_topics(tables, own_topic)
-        return Definition(self.server.system_id, self.server.database, tables)
+        return Definition(self.server.system_id, self.server.database, tables, form=form)
 
 
 def as_table(found: FoundTable, prefix: str) -> Table:
@@ -75,7 +81,7 @@ def look(
     """
     server = catalog.server(connection)
     slot = catalog.slot(connection, names.slot)
-    problems = checks.server_problems(server, slot)
+    problems = checks.server_problems(server, slot, options.is_failover)
     every = catalog.tables(connection)
     matching = checks.chosen(every, options.tables)
     publication = catalog.publication(connection, names.publication)

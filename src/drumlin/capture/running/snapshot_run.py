@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Record
-from drumlin.capture.database import catalog, connections, snapshot
+from drumlin.capture.database import catalog, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
@@ -23,7 +23,8 @@ from drumlin.capture.running import wal_limit
 from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
-from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.running.progress import Progress
+from drumlin.capture.values.record import Op, Place, Record, place_of
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -47,9 +48,12 @@ class SnapshotRun:
         client: Client,
         output: Output,
         run: str,
+        progress: Progress,
     ) -> None:
         self._options, self._names, self._client = options, names, client
-        self._output, self._run = output, run
+        self._output, self._run, self._progress = output, run, progress
+        self._form = options.form
+        self._place: Place = {}
         self._check_at_s = 0.0
 
     def take(
@@ -63,27 +67,33 @@ class SnapshotRun:
             Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
-        replication = connections.connect(self._options.url, is_replication=True)
+        replication = failover.connect(self._options.url, found.identity)
         with contextlib.closing(replication):
             should_stop = self._options.should_stop
-            lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
+            is_failover = self._options.is_failover
+            lsn, name = snapshot.create_slot(
+                replication, self._names.slot, is_failover, should_stop
+            )
             tables = snapshot.take_over(connection, name, found.tables, should_stop)
+        self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:
             count = self._take_table(connection, table, topics[table.oid], types)
+            self._progress.unread_tables -= 1
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
-        self._output.commit(Position(self._run, lsn))
+        self._commit(Position(self._run, lsn, found.server.timeline, lsn))
         self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
         return lsn
 
     def _take_table(
         self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
     ) -> int:
-        shape = RowFormat(table.full_name, table.columns, table.key, types)
+        columns = types.columns(table.columns)
+        shape = self._form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
-        with contextlib.closing(TopicRows()) as rows:
+        with contextlib.closing(TopicRows(self._form)) as rows:
             if has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(connection, table, self._options.should_stop):
@@ -96,19 +106,25 @@ class SnapshotRun:
                     rows.put(topic, key, None)
                     if before == value:
                         continue
-                self._send(Record(topic, key, value, None))
+                self._send(Record(topic, key, value, None, Op.READ))
             if rows.keeps(topic):
                 for key in rows.keys(topic):
-                    self._send(Record(topic, key, None, None))
+                    self._send(Record(topic, key, None, None, Op.DELETE))
         return count
 
     def _send(self, record: Record) -> None:
-        self._output.send(record)
+        for each in (record,) if self._form.is_bare else self._form.written(record, self._place):
+            self._output.send(each)
         if self._output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped
-            self._output.commit(Position(self._run, None))
+            self._commit(Position(self._run, None))
             self._check_wal()
+
+    def _commit(self, position: Position) -> None:
+        count = self._output.record_count
+        self._output.commit(replace(position, counts=self._progress.counts(count)))
+        self._progress.wrote(count, 0)
 
     def _check_wal(self) -> None:
         now_s = time.monotonic()

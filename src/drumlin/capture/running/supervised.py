@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
+from drumlin.capture.running import metrics
 from drumlin.capture.running.following import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
+from drumlin.capture.running.progress import Phase, Progress
 from drumlin.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -19,6 +21,7 @@ from drumlin.client.errors import (
     RequestTimedOut,
 )
 from drumlin.client.transactions.errors import ProducerFenced
+from drumlin.client.values.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -31,7 +34,7 @@ _FENCED_S: Final = 1.0
 _TRIES: Final = 5
 
 #: Errors that last as long as the other side is unreachable.
-_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut)
+_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut, RegistryUnavailable)
 #: Errors that no retry cures.
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
@@ -42,7 +45,9 @@ class Session(Protocol):
     has_connected: bool
     commits: int
 
-    def __init__(self, options: CaptureOptions, client: Client, run: str) -> None: ...
+    def __init__(
+        self, options: CaptureOptions, client: Client, run: str, progress: Progress
+    ) -> None: ...
     def go(self) -> None: ...
 
 
@@ -53,7 +58,12 @@ def run(options: CaptureOptions, client: Client, kind: type[Session]) -> None:
         CaptureError: something must be fixed first; the message says what.
         ClientError: the log rejects a request for good, or retries have failed too often.
     """
-    session = kind(options, client, uuid.uuid4().hex)
+    progress = Progress(time.time_ns() // 1_000_000)
+    with metrics.served(options.metrics_listener, options.name, progress):
+        _run(options, kind(options, client, uuid.uuid4().hex, progress), progress)
+
+
+def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
     failures = commits = 0
     while not options.should_stop():
         try:
@@ -77,6 +87,8 @@ def run(options: CaptureOptions, client: Client, kind: type[Session]) -> None:
                 # Either another capture has started, which writes its position during this pause,
                 # or the broker has aborted a transaction that was open for too long.
                 pause_s += _FENCED_S
+            progress.restarts += 1
+            progress.began(Phase.WAITING)
             options.tell(f"{error}; trying again in {pause_s:.1f} s")
             _pause(options, pause_s)
 

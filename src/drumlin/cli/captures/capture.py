@@ -17,6 +17,7 @@ import click
 
 from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
 from drumlin.capture.changes import OnTruncate
+from drumlin.capture.running.forms import Format
 from drumlin.capture.running.options import OnMaxWal
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.terminal import output
@@ -28,6 +29,7 @@ from drumlin.cli.terminal.options import (
     Yes,
     confirm,
     examples,
+    read_properties,
 )
 
 _URL_VARIABLE: Final = "DRUMLIN_CAPTURE_URL"
@@ -101,6 +103,39 @@ def postgres(
     on_max_wal: Annotated[
         OnMaxWal, Option("--on-max-wal", help="At that limit: stop, or drop the slot as well.")
     ] = OnMaxWal.STOP,
+    format_: Annotated[
+        Format, Option("--format", help="The form of keys and values.")
+    ] = Format.JSON,
+    registry_config: Annotated[
+        Path | None,
+        Option(
+            "--registry-config",
+            metavar="FILE",
+            help="Properties of the schema registry: schema.registry.url, login. For Avro.",
+        ),
+    ] = None,
+    tombstones: Annotated[
+        bool,
+        Option(
+            "--tombstones/--no-tombstones",
+            help="Whether a tombstone follows Debezium's envelope of a delete.",
+        ),
+    ] = True,
+    failover: Annotated[
+        bool,
+        Option(
+            "--failover",
+            help="Have standbys synchronize the slot, to go on where one is promoted.",
+        ),
+    ] = False,
+    metrics_listener: Annotated[
+        str | None,
+        Option(
+            "--metrics-listener",
+            metavar="HOST:PORT",
+            help="Where Prometheus may fetch metrics, as 127.0.0.1:9405.",
+        ),
+    ] = None,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -131,6 +166,11 @@ def postgres(
             heartbeat_ms=heartbeat_ms,
             max_wal_bytes=max_wal_bytes,
             on_max_wal=on_max_wal.value,
+            format=format_.value,
+            registry=_registry_in(registry_config),
+            tombstones=tombstones,
+            failover=failover,
+            metrics_listener=metrics_listener,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
@@ -218,7 +258,8 @@ def status(
         columns = ["name", "phase", "gtids", "server_gtids", "lag_transactions"]
     else:
         columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-        columns += ["lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "reading"]
+        columns += ["lag_s", "lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost"]
+        columns += ["is_failover", "records", "transactions", "restarts", "reading"]
         if not as_json:
             row["reading"] = ", ".join(found.reading)
     output.show_rows([row], columns, as_json=as_json)
@@ -306,6 +347,17 @@ def remove(
 
 def _security_of(command_config: Path | None) -> Any:
     return settings_of(command_config).get("security")
+
+
+def _registry_in(file: Path | None) -> Any:
+    from drumlin.client.values.registry_properties import registry_in
+
+    if file is None:
+        return None
+    try:
+        return registry_in(read_properties(file))
+    except ValueError as error:
+        raise output.Failure(f"{file}: {error}") from None
 
 
 def _check_no_password(url: str) -> None:
