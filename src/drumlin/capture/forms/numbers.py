@@ -97,6 +97,11 @@ def unscaled(text: str, scale: int) -> int:
     return int(digits)
 
 
+def cents(text: str) -> int:
+    """Money as PostgreSQL writes it in the locale C, times a hundred."""
+    return unscaled(text.replace("$", "", 1).replace(",", ""), 2)
+
+
 def scale_of(text: str) -> int:
     """The digits after the point of a decimal."""
     return len(text.partition(".")[2])

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from drumlin.capture.values.connect import Schema, field_of, row_schema, struct
+from drumlin.capture.forms.connect_schema import Schema, field_of, key_schema, row_schema, struct
+from drumlin.capture.forms.shapes import Shape, converter, fits
 from drumlin.capture.values.form import OBJECT, columns_of, earlier, json_field
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.record import Data, Op, Place, Record
 from drumlin.capture.values.rows import Frame, RowFormat
-from drumlin.capture.values.shapes import Shape, converter, fits
 
 _DIGITS: Final = "0123456789"
 _ENUM: Final = "io.debezium.data.Enum"
@@ -95,14 +95,16 @@ class Origin(NamedTuple):
             for type_, name, is_there in self.fields
         ]
         snapshot = next(each for each in fields if each["field"] == "snapshot")
-        snapshot.update(name=_ENUM, version=1, parameters={"allowed": _SNAPSHOTS})
+        snapshot.update(name=_ENUM, version=1, parameters={"allowed": _SNAPSHOTS}, default="false")
         name = f"io.debezium.connector.{self.source.connector}.Source"
         return {**struct(name, fields), "version": 1, "field": "source"}
 
 
-def envelope_schema(topic: str, columns: Sequence[Column], origin: Origin) -> Schema:
+def envelope_schema(
+    topic: str, columns: Sequence[Column], key: Sequence[str], origin: Origin
+) -> Schema:
     """The schema of a table's envelopes."""
-    row = row_schema(topic, columns, is_key=False)
+    row = row_schema(topic, columns, key)
     block = [
         {"type": "string", "optional": False, "field": "id"},
         {"type": "int64", "optional": False, "field": "total_order"},
@@ -181,9 +183,9 @@ class DebeziumJson(Debezium):
         shapes = {each.name: field_of(each.kind)[0] for each in columns}
         number, key_frame = "", OBJECT
         if self._has_schemas:
-            number = self._number(_text(envelope_schema(topic, columns, self._origin)))
-            key_schema = _text(row_schema(topic, of_key, is_key=True))
-            key_frame = Frame(f'{{"schema":{key_schema},"payload":{{', ",", "}}")
+            number = self._number(_text(envelope_schema(topic, columns, key, self._origin)))
+            of_keys = _text(key_schema(topic, of_key))
+            key_frame = Frame(f'{{"schema":{of_keys},"payload":{{', ",", "}}")
         self._latest[topic] = number
         return RowFormat(
             table,

@@ -12,10 +12,10 @@ from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from drumlin.capture.values import binary
+from drumlin.capture.forms import binary
+from drumlin.capture.forms.binary import Encode
+from drumlin.capture.forms.numbers import big_endian, scale_of, unscaled
 from drumlin.capture.values.arrays import Elements, parse_array
-from drumlin.capture.values.binary import Encode
-from drumlin.capture.values.numbers import big_endian, scale_of, unscaled
 from drumlin.capture.values.plain import BadText, Convert, UnknownSymbol, base64_text, boolean
 
 Read = Callable[[str], Any]
