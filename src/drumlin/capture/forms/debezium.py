@@ -147,11 +147,14 @@ class Debezium:
             schema, table = self._tables[record.topic]
             values = self._origin.values(schema, table, place)
             source = self._sources[record.topic] = self._source(values)
-        value = self._envelope(record, source, time.time_ns())
-        time_ms = place["ts_us"] // 1000 if record.time_ms is None else record.time_ms
-        yield record._replace(value=value, time_ms=time_ms)
-        if record.op is Op.DELETE and self._has_tombstones:
-            yield record._replace(time_ms=time_ms)
+        topic, key, row, time_ms, op, before = record
+        if time_ms is None:
+            time_ms = place["ts_us"] // 1000
+        value = self._envelope(topic, before, row, source, op, time.time_ns())
+        made = Record(topic, key, value, time_ms)
+        if op is Op.DELETE and self._has_tombstones:
+            return made, Record(topic, key, None, time_ms)
+        return (made,)
 
     def _note_table(self, table: str, topic: str) -> None:
         schema, _, name = table.partition(".")
@@ -160,7 +163,9 @@ class Debezium:
     def _source(self, values: Sequence[Any]) -> Any:
         raise NotImplementedError
 
-    def _envelope(self, record: Record, source: Any, now_ns: int) -> Data:
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: Any, op: Op, now_ns: int
+    ) -> Data:
         raise NotImplementedError
 
 
@@ -216,19 +221,21 @@ class DebeziumJson(Debezium):
         named = zip(self._origin.fields, values, strict=True)
         return "{" + ",".join([f'"{name}":{_json(value)}' for (_, name, _), value in named]) + "}"
 
-    def _envelope(self, record: Record, source: str, now_ns: int) -> str:
-        number = self._latest[record.topic]
-        rows = []
-        for row in (record.before, record.value):
-            if row is None:
-                rows.append("null")
-            else:
-                number, bare = _parted(str(row))
-                rows.append(bare)
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: str, op: Op, now_ns: int
+    ) -> str:
+        number = ""
+        if self._has_schemas:
+            number = self._latest[topic]
+            if before is not None:
+                number, before = _parted(str(before))
+            if row is not None:
+                number, row = _parted(str(row))
+        was, now = before or "null", row or "null"
         payload = (
-            f'{{"before":{rows[0]},"after":{rows[1]},"source":{source},"transaction":null,'
-            f'"op":"{record.op}","ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},'
-            f'"ts_ns":{now_ns}}}'
+            f'{{"before":{was!s},"after":{now!s},"source":{source},'
+            f'"transaction":null,"op":"{op.value}","ts_ms":{now_ns // 1_000_000},'
+            f'"ts_us":{now_ns // 1000},"ts_ns":{now_ns}}}'
         )
         if not number:
             return payload

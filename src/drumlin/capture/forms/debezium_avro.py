@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from drumlin.capture.forms import binary
 from drumlin.capture.forms.avro_rows import Earlier, avro_field, row_of, without_meaning
@@ -14,8 +14,10 @@ from drumlin.capture.forms.debezium import Debezium, Origin, envelope_schema
 from drumlin.capture.forms.schemas import HEADER_SIZE, Schemas, head_of
 from drumlin.capture.forms.shapes import encoder
 from drumlin.capture.values.kinds import Column
-from drumlin.capture.values.record import Data, Record
+from drumlin.capture.values.record import Data, Op
 from drumlin.capture.values.rows import Frame, RowFormat
+
+_OPS: Final = {op: binary.text(op.value) for op in Op}
 
 
 class DebeziumAvro(Debezium):
@@ -85,17 +87,15 @@ class DebeziumAvro(Debezium):
             parts.append(encoded if is_there else binary.PRESENT + encoded)
         return b"".join(parts)
 
-    def _envelope(self, record: Record, source: bytes, now_ns: int) -> bytes:
-        head = self._latest[record.topic]
-        parts = [b""]
-        for row in (record.before, record.value):
-            if isinstance(row, bytes):
-                head = row[:HEADER_SIZE]
-                parts.append(binary.PRESENT + row[HEADER_SIZE:])
-            else:
-                parts.append(binary.NULL)
-        parts[0] = head
-        parts += [source, binary.NULL, binary.text(record.op)]
-        for moment in (now_ns // 1_000_000, now_ns // 1000, now_ns):
-            parts.append(binary.PRESENT + binary.long(moment))
-        return b"".join(parts)
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: bytes, op: Op, now_ns: int
+    ) -> bytes:
+        head = self._latest[topic]
+        was = now = binary.NULL
+        if isinstance(before, bytes):
+            head, was = before[:HEADER_SIZE], binary.PRESENT + before[HEADER_SIZE:]
+        if isinstance(row, bytes):
+            head, now = row[:HEADER_SIZE], binary.PRESENT + row[HEADER_SIZE:]
+        ms, us = binary.long(now_ns // 1_000_000), binary.long(now_ns // 1000)
+        moments = b"\2%b\2%b\2%b" % (ms, us, binary.long(now_ns))
+        return b"".join((head, was, now, source, binary.NULL, _OPS[op], moments))

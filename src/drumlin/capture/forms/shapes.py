@@ -6,7 +6,6 @@ Avro's binary encoding or as JSON.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from types import MappingProxyType
@@ -151,7 +150,7 @@ def fits(shape: Shape, value: str) -> bool:
 
 
 def _number(value: float) -> str:
-    return json.dumps(value) if value - value == 0 else f'"{_SPECIAL[str(value)]}"'
+    return repr(value) if value - value == 0 else f'"{_SPECIAL[str(value)]}"'
 
 
 _SPECIAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
