@@ -384,9 +384,9 @@ def _options(
     metrics_listener: str | None = None,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
-    from drumlin.capture.running.forms import Format, form_of
+    from drumlin.capture.forms.choice import Format, form_of
+    from drumlin.capture.forms.debezium import POSTGRES
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
-    from drumlin.capture.values.envelope import POSTGRES
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)

@@ -17,7 +17,7 @@ import click
 
 from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
 from drumlin.capture.changes import OnTruncate
-from drumlin.capture.running.forms import Format
+from drumlin.capture.forms.choice import Format
 from drumlin.capture.running.options import OnMaxWal
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.terminal import output
