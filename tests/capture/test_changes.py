@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.capture.changes import Changes, OnTruncate, Record, RowsNeeded, Table
+from drumlin.capture.changes import Changes, OnTruncate, RowsNeeded, Table
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names, topic_of
@@ -24,6 +24,7 @@ from drumlin.capture.messages.pgoutput import (
     Update,
 )
 from drumlin.capture.running.pace import Pace
+from drumlin.capture.values.record import Op, Record
 from drumlin.capture.values.types import Types
 
 _TABLE = Table(1, "s", "t", "t", ("id",), ("integer",))
@@ -50,8 +51,8 @@ def _transaction(lsn: int, *changes: Message) -> list[Message]:
     return [Begin(lsn, 5_000_000, 7), *changes, Commit(lsn, lsn + 10, 5_000_000)]
 
 
-def _record(key: int, value: str | None) -> Record:
-    return Record("t", f'{{"id":{key}}}', value, 5_000)
+def _record(key: int, value: str | None, op: Op = Op.CREATE) -> Record:
+    return Record("t", f'{{"id":{key}}}', value, 5_000, Op.DELETE if value is None else op)
 
 
 def test_each_kind_of_change(rows: TopicRows) -> None:
@@ -69,7 +70,7 @@ def test_each_kind_of_change(rows: TopicRows) -> None:
     )
     assert found == [
         _record(1, '{"id":1,"big":"a"}'),
-        _record(1, '{"id":1,"big":null}'),
+        _record(1, '{"id":1,"big":null}', Op.UPDATE),
         _record(1, None),
         _record(2, '{"id":2,"big":"b"}'),
         _record(2, None),
@@ -93,7 +94,7 @@ def test_a_large_value_that_was_not_sent(rows: TopicRows) -> None:
     moved = Update(1, ["1", None], ["2", UNCHANGED])
     found = _take(changes, _RELATION, *_transaction(100, Insert(1, ["1", "a"]), unsent, moved))
     assert found[1:] == [
-        _record(1, '{"id":1,"big":"a"}'),
+        _record(1, '{"id":1,"big":"a"}', Op.UPDATE),
         _record(1, None),
         _record(2, '{"id":2,"big":"a"}'),
     ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from drumlin.capture.changes import Changes, OnTruncate, Record, Table
+from drumlin.capture.changes import Changes, OnTruncate, Table
 from drumlin.capture.database import catalog, chunks
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.chunks import Chunk, Seen
@@ -27,6 +27,7 @@ from drumlin.capture.messages.pgoutput import (
 )
 from drumlin.capture.running import reading
 from drumlin.capture.running.reading import Reading
+from drumlin.capture.values.record import Record
 from drumlin.capture.values.types import TypeInfo, Types
 from rig.depth import seeds
 
@@ -35,7 +36,7 @@ _COLUMNS = (Column("id", 23, -1, True), Column("v", 23, -1, False), Column("big"
 _RELATION = Relation(1, "s", "t", "d", _COLUMNS)
 _FOUND = FoundTable(
     1, "s", "t", "r", "d", True, True, True, ("id",), ("integer",),
-    (("id", 23), ("v", 23), ("big", 25)),
+    (("id", 23, -1), ("v", 23, -1), ("big", 25, -1)),
 )  # fmt: skip
 _TYPES = Types([TypeInfo(23, "int4", 0, 0), TypeInfo(25, "text", 0, 0)])
 _KEYS = 12
@@ -186,7 +187,7 @@ class _Capture:
     def check(self) -> None:
         state: dict[str, dict[str, Any]] = {}
         last: dict[str, int] = {}
-        for _, key, value, _ in self.records:
+        for _, key, value, *_ in self.records:
             if value is None:
                 assert key in state, "a tombstone of a key that is not there"
                 del state[key]

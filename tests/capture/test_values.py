@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from drumlin.capture.messages.pgoutput import UNCHANGED
 from drumlin.capture.values.arrays import Elements, NoArray, parse_array
 from drumlin.capture.values.copy_text import parse_line
-from drumlin.capture.values.rows import BadValue, RowFormat, StillUnknown, columns_of, filled
+from drumlin.capture.values.form import PlainJson, columns_of
+from drumlin.capture.values.plain import json_converter
+from drumlin.capture.values.rows import BadValue, RowFormat, StillUnknown, filled
 from drumlin.capture.values.types import TypeInfo, Types
 
 _TYPES = Types(
@@ -29,6 +31,11 @@ _TYPES = Types(
         TypeInfo(5003, "round", 5003, 0),
     ]
 )
+
+
+def _rows(table: str, key: list[str], /, **oids: int) -> RowFormat:
+    columns = _TYPES.columns((name, oid, -1) for name, oid in oids.items())
+    return PlainJson().rows_of(table, table, columns, key)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,7 @@ _TYPES = Types(
     ],
 )
 def test_text_becomes_json(oid: int, text: str, expected: str) -> None:
-    found = _TYPES.converter(oid)(text)
+    found = json_converter(_TYPES.kind(oid))(text)
     assert found == expected
     json.loads(found)
 
@@ -88,7 +95,7 @@ def test_text_becomes_json(oid: int, text: str, expected: str) -> None:
     [(16, "true"), (17, "abc"), (17, "\\x0"), (20, "1.0"), (20, "¹"), (701, "one"), (1007, "1")],
 )
 def test_text_of_no_value_is_refused_by_name(oid: int, text: str) -> None:
-    shape = RowFormat("s.t", [("id", 23), ("c", oid)], ["id"], _TYPES)
+    shape = _rows("s.t", ["id"], id=23, c=oid)
     with pytest.raises(BadValue, match=r"table s.t, column 'c'"):
         shape.value(["1", text])
 
@@ -126,13 +133,13 @@ def test_no_arrays(text: str) -> None:
 )
 def test_rows_come_back(row: dict[str, str | None], large: set[int]) -> None:
     """Columns as they were written, for those that a later change does not send."""
-    shape = RowFormat("t", [(name, 25) for name in row], [next(iter(row))], _TYPES)
+    shape = _rows("t", [next(iter(row))], **dict.fromkeys(row, 25))
     value = shape.value(list(row.values()))
     assert json.loads(value) == row
     before = columns_of(value)
     assert {name: json.loads(each) for name, each in before.items()} == row
     later = [UNCHANGED if place in large else each for place, each in enumerate(row.values())]
-    assert shape.value(later, before) == value
+    assert shape.value(later, shape.earlier(value)) == value
     if UNCHANGED in later:
         with pytest.raises(StillUnknown):
             shape.value(later)
@@ -160,7 +167,7 @@ def test_a_full_old_row_fills_in() -> None:
 
 
 def test_keys() -> None:
-    shape = RowFormat("t", [("a", 25), ("b", 23), ("c", 25)], ["b", "a"], _TYPES)
+    shape = _rows("t", ["b", "a"], a=25, b=23, c=25)
     assert shape.key(["x", "1", None]) == '{"b":1,"a":"x"}'
     assert shape.key(["x", None, None]) is None
     assert shape.key([UNCHANGED, "1", None]) is None

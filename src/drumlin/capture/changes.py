@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.pgoutput import (
@@ -26,7 +26,9 @@ from drumlin.capture.messages.pgoutput import (
     Type,
     Update,
 )
-from drumlin.capture.values.rows import RowFormat, StillUnknown, columns_of, filled
+from drumlin.capture.values.form import Form, PlainJson
+from drumlin.capture.values.record import Data, Op, Place, Record, shown
+from drumlin.capture.values.rows import RowFormat, StillUnknown, filled
 from drumlin.capture.values.types import Types, key_kind
 
 
@@ -56,32 +58,23 @@ class Table(NamedTuple):
         return f"{self.schema}.{self.name}"
 
 
-class Record(NamedTuple):
-    """A record to be written; without a value it is a tombstone."""
-
-    topic: str
-    key: str
-    value: str | None
-    time_ms: int | None  # of the source's commit
-
-
 class KeptRows(Protocol):
-    """The last value of every key of those topics whose rows are needed."""
+    """The last row of every key of those topics whose rows are needed."""
 
     def keeps(self, topic: str) -> bool: ...
-    def get(self, topic: str, key: str) -> str | None: ...
-    def put(self, topic: str, key: str, value: str | None) -> None: ...
-    def keys(self, topic: str) -> Iterator[str]: ...
+    def get(self, topic: str, key: Data) -> Data | None: ...
+    def put(self, topic: str, key: Data, value: Data | None) -> None: ...
+    def keys(self, topic: str) -> Iterator[Data]: ...
 
 
 class Unread(Protocol):
     """Tables that are being read while the stream continues. `KeptRows` has their topics' rows."""
 
     def reads(self, topic: str) -> bool: ...
-    def changed(self, table: Table, key: str) -> None: ...
-    def held(self, topic: str, key: str) -> str | None: ...
-    def is_sure(self, topic: str, key: str) -> bool: ...
-    def unsure(self, table: Table, key: str) -> None: ...
+    def changed(self, table: Table, key: Data) -> None: ...
+    def held(self, topic: str, key: Data) -> Data | None: ...
+    def is_sure(self, topic: str, key: Data) -> bool: ...
+    def unsure(self, table: Table, key: Data) -> None: ...
     def missed(self, table: Table) -> None: ...
     def emptied(self, table: Table) -> None: ...
 
@@ -105,22 +98,33 @@ class Changes:
         start_lsn: int,
         on_truncate: OnTruncate = OnTruncate.STOP,
         unread: Unread | None = None,
+        form: Form | None = None,
+        database: str = "",
     ) -> None:
         self._tables: Mapping[int, Table] = {each.oid: each for each in tables}
         self._types = types
         self._rows = rows
         self._on_truncate = on_truncate
         self._unread = unread
+        self._form: Form = PlainJson() if form is None else form
         self._formats: dict[int, RowFormat] = {}
+        self._relations: dict[int, Relation] = {}
         self._others: dict[int, str] = {}
         self._begin: Begin | None = None
         self._is_past = False
+        self._database = database
+        self._place: Place = {}
         #: All transactions that end before this LSN were converted.
         self.end_lsn = start_lsn
 
     @property
     def in_transaction(self) -> bool:
         return self._begin is not None
+
+    @property
+    def place(self) -> Place:
+        """Where the current transaction stands; one object for all of its changes."""
+        return self._place
 
     def unknown_types(self, relation: Relation) -> set[int]:
         """The types of the relation's columns that must be looked up first, as they may be new."""
@@ -131,6 +135,7 @@ class Changes:
 
         Raises:
             RowsNeeded: the message's transaction must not be committed until the rows are kept.
+            TypesChanged: nothing was done yet: call it again after the types are read and `renew`.
             CaptureError: the change cannot be written; the message says why, and what to do.
         """
         if isinstance(message, Begin):
@@ -161,6 +166,14 @@ class Changes:
         if self._begin is not None:
             raise CaptureError("a transaction begins inside of another")
         self._begin = begin
+        lsn = begin.commit_lsn
+        self._place = {
+            "db": self._database,
+            "ts_us": begin.time_us,
+            "txId": begin.xid,
+            "lsn": lsn,
+            "sequence": f'["{self.end_lsn}","{lsn}"]',
+        }
         # The server skips confirmed transactions; if it ever does not, none is written twice.
         self._is_past = begin.commit_lsn < self.end_lsn
 
@@ -188,8 +201,21 @@ class Changes:
                 "topics of another --prefix"
             )
         self._check_kinds(table, relation)
-        columns = [(each.name, each.type_oid) for each in relation.columns]
-        self._formats[relation.oid] = RowFormat(table.full_name, columns, table.key, self._types)
+        self._relations[relation.oid] = relation
+        self._make_format(table, relation)
+
+    def _make_format(self, table: Table, relation: Relation) -> None:
+        columns = self._types.columns(
+            (each.name, each.type_oid, each.modifier) for each in relation.columns
+        )
+        self._formats[relation.oid] = self._form.rows_of(
+            table.full_name, table.topic, columns, table.key
+        )
+
+    def renew(self) -> None:
+        """Make the formats again, as types have changed without the stream telling it."""
+        for oid, relation in self._relations.items():
+            self._make_format(self._tables[oid], relation)
 
     def _check_kinds(self, table: Table, relation: Relation) -> None:
         kinds = {each.name: key_kind(each.type_oid, each.modifier) for each in relation.columns}
@@ -215,7 +241,7 @@ class Changes:
     def _noted(self, table: Table, records: Iterator[Record]) -> Iterator[Record]:
         unread = self._unread_with(table.topic)
         for record in records:
-            topic, key, value, _ = record
+            topic, key, value = record[:3]
             if unread is not None:
                 unread.changed(table, key)
                 if value is None and self._rows.get(topic, key) is None:
@@ -234,7 +260,8 @@ class Changes:
                 yield from self._noted(table, self._truncated(table, time_ms))
         elif isinstance(message, Delete):
             table, shape = self._known(message.oid)
-            record = Record(table.topic, self._key(shape, message.old), None, time_ms)
+            key, before = self._key(shape, message.old), shape.before(message.old)
+            record = Record(table.topic, key, None, time_ms, Op.DELETE, before)
             yield from self._noted(table, iter((record,)))
         elif isinstance(message, Update):
             table, shape = self._known(message.oid)
@@ -247,11 +274,13 @@ class Changes:
         key = self._key(shape, new)
         old_key = key if update.old is None else self._key(shape, update.old)
         unread = self._unread_with(table.topic)
+        was = shape.before(update.old)
+        gone = Record(table.topic, old_key, None, time_ms, Op.DELETE, was)
         before, is_sure = None, True
         if UNCHANGED in new:
             if not self._rows.keeps(table.topic):
                 raise RowsNeeded(table.topic)
-            before = self._before(table.topic, old_key)
+            before = self._before(shape, table.topic, old_key)
             is_sure = unread is None or unread.is_sure(table.topic, old_key)
             if unread is not None and not is_sure and unread.held(table.topic, old_key):
                 unread.missed(table)
@@ -263,34 +292,37 @@ class Changes:
                 if old_key != key or before is not None:
                     unread.missed(table)
                 if old_key != key:
-                    yield Record(table.topic, old_key, None, time_ms)
+                    yield gone
                 return
             raise CaptureError(
                 f"table {table.full_name}, column {unknown.column!r}: a large value did not change,"
                 f" so that PostgreSQL does not send it, and topic {table.topic} has no earlier one "
-                f"under the key {old_key}: run `drumlin capture reread --tables "
+                f"under the key {shown(old_key)}: run `drumlin capture reread --tables "
                 f"{table.full_name}`, then start again; ALTER TABLE {table.full_name} "
                 "REPLICA IDENTITY FULL avoids it"
             ) from None
         if old_key != key:
-            yield Record(table.topic, old_key, None, time_ms)
-        yield Record(table.topic, key, value, time_ms)
+            yield gone
+            yield Record(table.topic, key, value, time_ms)
+        else:
+            yield Record(table.topic, key, value, time_ms, Op.UPDATE, was)
         if unread is not None and not is_sure:
             # The topic's row may be outdated: a later chunk corrects it.
             unread.unsure(table, key)
             if old_key != key:
                 unread.missed(table)
 
-    def _before(self, topic: str, key: str) -> dict[str, str] | None:
+    def _before(self, shape: RowFormat, topic: str, key: Data) -> Mapping[str, Any] | None:
         unread = self._unread_with(topic)
         kept = None if unread is None else unread.held(topic, key)
         if kept is None:
             kept = self._rows.get(topic, key)
         try:
-            return None if kept is None else columns_of(kept)
+            return None if kept is None else shape.earlier(kept)
         except ValueError as error:
             raise CaptureError(
-                f"topic {topic}: the value under the key {key} is no row of a capture ({error}): "
+                f"topic {topic}: the value under the key {shown(key)} is no row of a capture "
+                f"({error}): "
                 "somebody else has written to this topic"
             ) from None
 
@@ -306,7 +338,7 @@ class Changes:
             if not self._rows.keeps(table.topic):
                 raise RowsNeeded(table.topic)
             for key in self._rows.keys(table.topic):
-                yield Record(table.topic, key, None, time_ms)
+                yield Record(table.topic, key, None, time_ms, Op.DELETE)
 
     def _known(self, oid: int) -> tuple[Table, RowFormat]:
         table = self._table(oid)
@@ -315,8 +347,9 @@ class Changes:
             raise CaptureError(f"table {table.full_name}: a change before its columns were told")
         return table, shape
 
-    def _key(self, shape: RowFormat, row: Row) -> str:
+    def _key(self, shape: RowFormat, row: Row) -> Data:
         key = shape.key(row)
         if key is None:
             raise CaptureError(f"table {shape.table}: a change does not tell its whole key")
-        return key
+        found: Data = key
+        return found

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from capture.capture_twin.database import TABLES, Server
-from drumlin.capture.changes import Record
 from drumlin.capture.log.position import Definition, Position
+from drumlin.capture.values.record import Record
 
 
 class Broken(AssertionError):

@@ -12,12 +12,12 @@ import pytest
 from capture.capture_twin.database import COLUMNS, KEYS, TABLES, Sender, Server, Slot
 from capture.capture_twin.log import Entry, Log
 from capture.capture_twin.world import World
-from drumlin.capture.changes import OnTruncate, Record
+from drumlin.capture.changes import OnTruncate
 from drumlin.capture.database import catalog, chunks, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable, Publication
 from drumlin.capture.database.chunks import Chunk, Seen
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
 from drumlin.capture.database.failover import Identity
+from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data, Keepalive
@@ -34,6 +34,8 @@ from drumlin.capture.running import (
 )
 from drumlin.capture.running.options import CaptureOptions, OnMaxWal
 from drumlin.capture.running.progress import Progress
+from drumlin.capture.values.form import PlainJson
+from drumlin.capture.values.record import Record
 from drumlin.capture.values.types import TypeInfo
 from drumlin.client.errors import RequestTimedOut
 from drumlin.client.transactions.errors import ProducerFenced, TransactionFailed
@@ -76,12 +78,16 @@ class Parts:
                 heartbeat_s=0.5,
                 max_wal_bytes=None,
                 on_max_wal=OnMaxWal.STOP,
+                form=PlainJson(),
                 is_failover=is_failover,
                 metrics_listener=None,
                 tell=self.world.note,
                 should_stop=lambda: process.should_stop,
             )
-            supervised._run(options, _Client(self), Progress(0))  # type: ignore[arg-type]
+            client: Any = _Client(self)
+            run, progress = f"run of {process.name}", Progress(0)
+            found = session.Session(options, client, run, progress)
+            supervised._run(options, found, progress)
 
         return work
 
@@ -295,6 +301,10 @@ class _Output:
         self._parts.world.pause()
         self._records = []
 
+    def read_position(self) -> Position | None:
+        self._parts.world.pause()
+        return self._parts.log.position
+
     def read_definition(self) -> Definition | None:
         self._parts.world.pause()
         return self._parts.log.definition
@@ -317,7 +327,7 @@ def _topic_ids(client: Any, topics: Iterable[str]) -> dict[str, str | None]:
 
 
 def _found(oid: int) -> FoundTable:
-    columns = tuple((each.name, each.type_oid) for each in COLUMNS)
+    columns = tuple((each.name, each.type_oid, each.modifier) for each in COLUMNS)
     return FoundTable(
         oid, "s", TABLES[oid], "r", "d", True, True, True, ("id",), ("integer",), columns
     )

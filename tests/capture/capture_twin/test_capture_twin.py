@@ -23,5 +23,5 @@ def test_the_topics_are_the_tables(share: int) -> None:
 @pytest.mark.parametrize("fault", MUTATIONS)
 def test_a_fault_is_found(fault: str) -> None:
     with pytest.raises(AssertionError):
-        for seed in (FOUND_BY[fault], *range(_SEEDS_FOR_A_FAULT)):
+        for seed in (FOUND_BY.get(fault, 0), *range(_SEEDS_FOR_A_FAULT)):
             play(seed, MUTATIONS[fault])

@@ -27,6 +27,8 @@ class RegistryRig:
         self.url = ""
         self.requests: Counter[str] = Counter()
         self.login: str | None = None
+        #: Subjects of which it finds further versions incompatible.
+        self.closed: set[str] = set()
         #: So many of the next answers are these.
         self.failures: list[tuple[int, bytes]] = []
         self._schemas: list[dict[str, Any]] = []
@@ -62,8 +64,19 @@ class RegistryRig:
             case "POST", ["subjects", subject, "versions"]:
                 wanted = json.loads(body)
                 kind = wanted.get("schemaType", "AVRO")
+                if subject in self.closed and wanted["schema"] not in self.versions(subject):
+                    message = f'Schema being registered is incompatible, subject "{subject}"'
+                    return 409, {"error_code": 409, "message": message}
                 return 200, {"id": self.add(subject, wanted["schema"], kind)}
         return 404, {"error_code": 404, "message": f"{method} {path}"}
+
+    def versions(self, subject: str) -> list[str]:
+        """The texts of a subject's versions."""
+        return [self.text(each) for each in self._subjects.get(subject, [])]
+
+    def text(self, schema_id: int) -> str:
+        found: str = self._schemas[schema_id - 1]["schema"]
+        return found
 
     def _version(self, subject: str, version: str) -> Answer:
         versions = self._subjects.get(subject)

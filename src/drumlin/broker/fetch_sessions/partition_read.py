@@ -246,9 +246,9 @@ class PartitionRead:
             parting = self._parting(partition, wanted)
             if parting is not None:
                 return parting
-        nearest = None
-        if self._rack is not None:
-            nearest = partition.nearest_to(self._rack, wanted[2])
+        if self._rack is None:
+            return None
+        nearest = partition.nearest_to(self._rack, wanted[2])
         return None if nearest is None else PreferredReplica(nearest)
 
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:

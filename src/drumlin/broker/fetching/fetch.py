@@ -308,8 +308,9 @@ class Fetch:
     async def _warm(self) -> None:
         """Read all data of the answer into memory."""
         are_few = self.reading.read_bytes <= _KEPT_BYTES_MAX
+        is_large = self._is_large
         for number, answer in enumerate(self.answers):
-            if number % STEP == STEP - 1:
+            if is_large and number % STEP == STEP - 1:
                 await give_way()
             records = answer[5]
             if not has_records(answer) or (records.keep if are_few else records.is_resident)():

@@ -161,7 +161,7 @@ class Outbox:
         parts, batch, size = self._parts, list[Any](), 0
         for number, part in enumerate(parts):
             if type(part) is not bytes and hasattr(part, "fileno"):
-                if len(part) >= SENDFILE_MIN_BYTES or (number == 0 and self._slice_sent):
+                if part.size >= SENDFILE_MIN_BYTES or (number == 0 and self._slice_sent):
                     break
                 data = _read_whole(part)
                 if data is None:
@@ -242,6 +242,6 @@ def _read_whole(part: Any) -> bytes | bytearray | None:
         part.release()
         raise
     part.release()
-    if len(data) < len(part):
-        raise OSError(f"log file ended {len(part) - len(data)} bytes before a slice being sent")
+    if len(data) < part.size:
+        raise OSError(f"log file ended {part.size - len(data)} bytes before a slice being sent")
     return data

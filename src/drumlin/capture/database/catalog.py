@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.capture.database.connections import DatabaseRefused, failure_of, loaded
+from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.errors import DatabaseRefused
 from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class FoundTable(NamedTuple):
     is_owner: bool
     key: tuple[str, ...]
     key_kinds: tuple[str, ...]
-    columns: tuple[tuple[str, int], ...]  # names and types of the replicated columns
+    #: Names, types and type modifiers of the replicated columns.
+    columns: tuple[tuple[str, int, int], ...]
 
     @property
     def full_name(self) -> str:
@@ -108,6 +110,9 @@ SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relrepl
       AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}'),
   coalesce((SELECT array_agg(a.atttypid::int8 ORDER BY a.attnum) FROM pg_attribute a
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}'),
+  coalesce((SELECT array_agg(a.atttypmod ORDER BY a.attnum) FROM pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
       AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 -- A column of the catalog from PostgreSQL 18 on.
@@ -132,7 +137,9 @@ ORDER BY 2
 """
 _TYPES: Final = """
 SELECT t.oid::int8, t.typname::text, t.typbasetype::int8, coalesce(e.oid, 0)::int8,
-  coalesce(e.typdelim, ',')::text
+  coalesce(e.typdelim, ',')::text, t.typtypmod,
+  coalesce((SELECT array_agg(l.enumlabel::text ORDER BY l.enumsortorder) FROM pg_enum l
+    WHERE l.enumtypid = t.oid), '{}')
 FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
@@ -169,8 +176,8 @@ def tables(connection: psycopg.Connection[Any], publication: str) -> list[FoundT
     `publication`: it may publish stored generated columns, from PostgreSQL 18 on.
     """
     found = []
-    for *fixed, key, names, oids in rows(connection, _TABLES, (publication,)):
-        columns = tuple(zip(names, oids, strict=True))
+    for *fixed, key, names, oids, modifiers in rows(connection, _TABLES, (publication,)):
+        columns = tuple(zip(names, oids, modifiers, strict=True))
         kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
         found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
     return found
@@ -198,7 +205,7 @@ def has_older_rows(connection: psycopg.Connection[Any], leaf: Leaf) -> bool | No
 
 
 def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:
-    return [TypeInfo(*row) for row in rows(connection, _TYPES)]
+    return [TypeInfo._make((*row, tuple(symbols))) for *row, symbols in rows(connection, _TYPES)]
 
 
 def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:

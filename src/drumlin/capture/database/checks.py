@@ -90,7 +90,7 @@ def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem
                 "REPLICA IDENTITY USING INDEX ...; or leave it out by --tables"
             )
             found.append(Problem(f"table {each.full_name} has no key", cure))
-        elif hidden := set(each.key) - {name for name, _ in each.columns}:
+        elif hidden := set(each.key) - {name for name, *_ in each.columns}:
             columns = ", ".join(sorted(hidden))
             why = f"the key of table {each.full_name} has generated columns ({columns})"
             cure = "a publication without them cannot tell the key; leave it out by --tables"

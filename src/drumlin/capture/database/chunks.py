@@ -122,7 +122,7 @@ def _rows(
     """As many rows as fit into a chunk, but at least one; and the number of rows read."""
     from psycopg.sql import Literal
 
-    columns = ", ".join(quoted(name) for name, _ in table.columns)
+    columns = ", ".join(quoted(name) for name, *_ in table.columns)
     key = ", ".join(quoted(name) for name in table.key)
     where = ""
     if after is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseRefused
+from drumlin.capture.errors import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
 from drumlin.capture.values.copy_text import parse_line
@@ -89,7 +89,7 @@ def read_table(
     connection: psycopg.Connection[Any], table: FoundTable, should_stop: Callable[[], bool]
 ) -> Iterator[Row]:
     """Iterate over all rows of a table, as text, with only a few in memory at a time."""
-    columns = ", ".join(quoted(name) for name, _ in table.columns)
+    columns = ", ".join(quoted(name) for name, *_ in table.columns)
     named = catalog.only(table)
     query = f"SELECT {columns} FROM {named}"  # noqa: S608  quoted
     return copied(connection, table, query, should_stop)

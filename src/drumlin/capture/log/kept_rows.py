@@ -1,4 +1,4 @@
-"""The last value of every key of some topics, on this machine's disk while a connection lasts.
+"""The last row of every key of some topics, on this machine's disk while a connection lasts.
 
 A topic's rows are loaded from the topic when they are needed, and updated with each record written.
 The file does not outlive the process. Memory stays bounded, however large the topics are.
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.errors import CaptureError
+from drumlin.capture.values.form import Form, PlainJson
+from drumlin.capture.values.record import Data
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -19,14 +21,15 @@ if TYPE_CHECKING:
 _BATCH: Final = 1000
 _CACHE_KIB: Final = 16 << 10
 _TABLE: Final = """
-CREATE TABLE rows (topic TEXT, key TEXT, value TEXT, PRIMARY KEY (topic, key)) WITHOUT ROWID
+CREATE TABLE rows (topic TEXT, key, value, PRIMARY KEY (topic, key)) WITHOUT ROWID
 """
 
 
 class TopicRows:
     """Rows by topic and key. Must be closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: Form | None = None) -> None:
+        self._form: Form = PlainJson() if form is None else form
         # SQLite deletes an unnamed (temporary) database when it is closed or the process ends.
         self._database = sqlite3.connect("", isolation_level=None)
         for statement in (
@@ -50,12 +53,12 @@ class TopicRows:
             for record in records:
                 if record.key is not None:
                     try:
-                        value = None if record.value is None else record.value.decode()
-                        self.put(topic, record.key.decode(), value)
-                    except UnicodeDecodeError:
+                        self.put(topic, *self._form.read(record.key, record.value))
+                    except ValueError as error:
                         raise CaptureError(
                             f"topic {topic}, partition {record.partition}, offset {record.offset}: "
-                            "no record of a capture: somebody else has written to this topic"
+                            f"no record of a capture of the form {self._form.name} ({error}): "
+                            "somebody else has written to this topic"
                         ) from None
         self._topics.add(topic)
 
@@ -73,21 +76,21 @@ class TopicRows:
     def keeps(self, topic: str) -> bool:
         return topic in self._topics
 
-    def get(self, topic: str, key: str) -> str | None:
+    def get(self, topic: str, key: Data) -> Data | None:
         found = self._database.execute(
             "SELECT value FROM rows WHERE topic = ? AND key = ?", (topic, key)
         ).fetchone()
-        return None if found is None else str(found[0])
+        return None if found is None else found[0]
 
-    def put(self, topic: str, key: str, value: str | None) -> None:
+    def put(self, topic: str, key: Data, value: Data | None) -> None:
         if value is None:
             self._database.execute("DELETE FROM rows WHERE topic = ? AND key = ?", (topic, key))
         else:
             self._database.execute("REPLACE INTO rows VALUES (?, ?, ?)", (topic, key, value))
 
-    def keys(self, topic: str) -> Iterator[str]:
+    def keys(self, topic: str) -> Iterator[Data]:
         """All keys in order; a key that is deleted during the iteration may be missing."""
-        last = ""
+        last: Data = ""  # less than any key: text precedes bytes
         while True:
             found = self._database.execute(
                 "SELECT key FROM rows WHERE topic = ? AND key > ? ORDER BY key LIMIT ?",

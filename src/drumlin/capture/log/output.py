@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.capture.changes import Record
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.names import Names, name_of, own_topic_pattern
 from drumlin.capture.log.position import (
@@ -22,6 +21,7 @@ from drumlin.capture.log.position import (
     decode_definition,
     decode_position,
 )
+from drumlin.capture.values.record import Data, Record, shown
 from drumlin.client.errors import ClientError
 from drumlin.client.needs_arrow import has_arrow
 from drumlin.client.topic_partition import TopicPartition
@@ -113,15 +113,19 @@ class Output:
         """The ids of those topics that exist."""
         return topic_ids(self._client, topics)
 
+    def read_position(self) -> Position | None:
+        """The last committed position, even if another process has written it."""
+        return read_position(self._client, self._names)
+
     def _check_size(self, record: Record) -> None:
-        size_bytes = _OVERHEAD + len(record.key.encode()) + len((record.value or "").encode())
+        size_bytes = _OVERHEAD + _size(record.key) + _size(record.value or b"")
         limit = self._limits.get(record.topic, 0)
         if size_bytes > limit:  # the limit may have been raised since
             configs = self._client.topic_configs(record.topic)
             limit = self._limits[record.topic] = int(configs[_LIMIT].value or 0)
         if size_bytes > limit:
             raise CaptureError(
-                f"topic {record.topic}: the row with the key {record.key[:200]} takes "
+                f"topic {record.topic}: the row with the key {shown(record.key)} takes "
                 f"{size_bytes:,} bytes, and {_LIMIT} is {limit:,}: drumlin configs alter "
                 f"topic {record.topic} --set {_LIMIT}={2 * size_bytes}"
             )
@@ -130,7 +134,7 @@ class Output:
         """Write the rows as columns or one by one: to keep order, never both in a transaction."""
         rows, self._rows, self._rows_bytes = self._rows, [], 0
         if not as_columns:
-            for topic, key, value, time_ms in rows:
+            for topic, key, value, time_ms, *_ in rows:
                 self._write(topic, key, value, time_ms)
             if self.size_bytes - self._flushed_bytes >= _BUFFER_BYTES:
                 self._flush()
@@ -158,9 +162,9 @@ class Output:
                 ),
                 delivery=lowlevel.DeliveryRules(buffer_bytes=_BUFFER_BYTES),
             )
-        topics, keys, values, times = zip(*rows, strict=True)
-        text = pa.string()
-        columns = [pa.array(topics, text), pa.array(keys, text), pa.array(values, text)]
+        topics, keys, values, times, *_ = zip(*rows, strict=True)
+        data = pa.binary()
+        columns = [pa.array(topics, pa.string()), pa.array(keys, data), pa.array(values, data)]
         columns.append(pa.array(times, pa.int64()))
         names = ["topic", "key", "value", "timestamp"]
         self._appender.add(pa.RecordBatch.from_arrays(columns, names))
@@ -177,8 +181,8 @@ class Output:
     def _write(
         self,
         topic: str,
-        key: str,
-        value: str | None,
+        key: Data,
+        value: Data | None,
         time_ms: int | None,
         partition: int | None = None,
     ) -> None:
@@ -261,6 +265,10 @@ def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
                         f"{definition.database}): take another --prefix, or the --name of that "
                         "one, or `drumlin capture remove` it"
                     )
+
+
+def _size(data: Data) -> int:
+    return len(data if isinstance(data, bytes) else data.encode())
 
 
 def _last_value(client: Client, names: Names, partition: int) -> bytes | None:

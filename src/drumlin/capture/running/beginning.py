@@ -138,6 +138,19 @@ def _promoted(position: Position, server: Server) -> str:
     return " (a standby was promoted, and did not have the slot: --failover brings it there)"
 
 
+def check_form(definition: Definition | None, form: str) -> None:
+    """
+    Raises:
+        CaptureRefused: the topics hold records of another form.
+    """
+    if definition is not None and definition.form != form:
+        raise CaptureRefused(
+            f"the topics of this capture hold records of the form {definition.form}: start it with "
+            f"--format {definition.form}; for {form}, `drumlin capture remove` it, and begin anew "
+            "into topics of another --prefix"
+        )
+
+
 def _check_same_database(definition: Definition, server: Server) -> None:
     if (definition.system_id, definition.database) != (server.system_id, server.database):
         raise CaptureRefused(

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Changes, Record
+from drumlin.capture.changes import Changes
 from drumlin.capture.database import catalog, checks
-from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
-from drumlin.capture.errors import CaptureError
+from drumlin.capture.errors import CaptureError, DatabaseLost
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
@@ -28,6 +28,8 @@ from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
 from drumlin.capture.running.reading import Reading
+from drumlin.capture.values.record import Place, Record, place_of
+from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -146,8 +148,8 @@ class Following:
             self._count_before = self._output.record_count
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
-        for record in self._changes.take(message):
-            self._send(record)
+        for record in self._records(message):
+            self._send(record, self._changes.place)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
             if self._output.record_count > self._count_before:
@@ -155,6 +157,14 @@ class Following:
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
                 self._pace.heard(self._changes.end_lsn)
+
+    def _records(self, message: Message) -> Iterator[Record]:
+        try:
+            yield from self._changes.take(message)
+        except TypesChanged:  # before the first record
+            self._types.add(catalog.types(self._connection))
+            self._changes.renew()
+            yield from self._changes.take(message)
 
     def _read_on(self) -> None:
         """Write the chunk that waits, or read the next one. Call it between transactions only."""
@@ -164,8 +174,9 @@ class Following:
         if reading.high_lsn is not None:
             if pace.taken_lsn < reading.high_lsn:
                 return
+            place = place_of(self._definition.database, "incremental", reading.high_lsn)
             for record in reading.take():
-                self._send(record)
+                self._send(record, place)
             if self._output.record_count:
                 pace.took(pace.taken_lsn, time.monotonic())
         finished = reading.finished()
@@ -176,8 +187,10 @@ class Following:
             self._commit(self._definition)
             self._options.tell(f"{table.full_name}: {count:,} rows read into topic {table.topic}")
 
-    def _send(self, record: Record) -> None:
-        self._output.send(record)
+    def _send(self, record: Record, place: Place) -> None:
+        form = self._options.form
+        for each in (record,) if form.is_bare else form.written(record, place):
+            self._output.send(each)
         self._show_alive()  # one message may have many records
 
     def _show_alive(self) -> None:

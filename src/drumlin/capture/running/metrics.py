@@ -1,16 +1,15 @@
-"""Serves a capture's progress to Prometheus, over HTTP, in threads beside the capture."""
+"""What a capture tells Prometheus of its progress."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.running.progress import Phase, Progress
-from drumlin.config.config_error import ConfigError
-from drumlin.config.listeners import metrics_listener
+from drumlin.metrics_server import metrics_served
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -25,27 +24,12 @@ def served(address: str | None, name: str, progress: Progress) -> Iterator[None]
     Raises:
         CaptureRefused: the address is none, or cannot be listened on.
     """
-    if address is None:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(metrics_served(address, _Collector(name, progress)))
+        except ValueError as error:
+            raise CaptureRefused(str(error)) from None
         yield
-        return
-    from prometheus_client.exposition import start_http_server
-    from prometheus_client.registry import CollectorRegistry
-
-    registry = CollectorRegistry(auto_describe=False)
-    collector: Any = _Collector(name, progress)
-    registry.register(collector)
-    try:
-        listener = metrics_listener("--metrics-listener", address or ":")
-        assert listener is not None
-        server, thread = start_http_server(listener.port, listener.host.strip("[]"), registry)
-    except (OSError, ConfigError) as error:
-        raise CaptureRefused(f"metrics cannot be served at {address!r}: {error}") from None
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Collector:

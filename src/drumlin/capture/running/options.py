@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from drumlin.capture.changes import OnTruncate
+from drumlin.capture.values.form import Form
 
 
 class OnMaxWal(StrEnum):
@@ -32,6 +33,7 @@ class CaptureOptions:
     heartbeat_s: float
     max_wal_bytes: int | None
     on_max_wal: OnMaxWal
+    form: Form
     is_failover: bool
     metrics_listener: str | None
     tell: Callable[[str], None]

@@ -36,7 +36,7 @@ class Found(NamedTuple):
         """Of the server that was looked at."""
         return Identity(self.server.system_id, self.server.timeline)
 
-    def definition(self, prefix: str, own_topic: str) -> Definition:
+    def definition(self, prefix: str, own_topic: str, form: str) -> Definition:
         """The definition of a capture of these tables.
 
         Raises:
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         """
         tables = [as_table(each, prefix) for each in self.tables]
         check_topics(tables, own_topic)
-        return Definition(self.server.system_id, self.server.database, tables)
+        return Definition(self.server.system_id, self.server.database, tables, form=form)
 
 
 def as_table(found: FoundTable, prefix: str) -> Table:

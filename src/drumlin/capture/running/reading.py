@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Record, Table
+from drumlin.capture.changes import Table
 from drumlin.capture.database import catalog, chunks
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.chunks import Chunk, Seen, TableAltered
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
-from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.values.form import Form, PlainJson
+from drumlin.capture.values.record import Data, Op, Record
+from drumlin.capture.values.rows import RowFormat, TypesChanged
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ class Reading:
         rows: TopicRows,
         needed: Collection[str],
         should_stop: Callable[[], bool],
+        form: Form | None = None,
     ) -> None:
+        self._form: Form = PlainJson() if form is None else form
         self._connection, self._publication = connection, publication
         self._types, self._rows = types, rows
         self._needed = needed
@@ -65,7 +69,7 @@ class Reading:
         self._after: list[str] | None = None
         self._rows_max = _FIRST_ROWS
         self._chunk: Chunk | None = None
-        self._held: dict[str, str] = {}
+        self._held: dict[Data, Data] = {}
         self._has_missed = self._is_at_end = False
         self._try_at_s = 0.0
         self._row_count = 0
@@ -81,7 +85,7 @@ class Reading:
         if self._left:
             self._taken.add(xid)
 
-    def changed(self, table: Table, key: str) -> None:
+    def changed(self, table: Table, key: Data) -> None:
         """Record that the stream has changed this row: the held chunk's row is obsolete."""
         if not self._left or table.topic != self._left[0].topic:
             return
@@ -91,12 +95,12 @@ class Reading:
         else:  # a change of a dropped table with the same topic
             self._has_missed = True
 
-    def held(self, topic: str, key: str) -> str | None:
+    def held(self, topic: str, key: Data) -> Data | None:
         """The row of the key in the held chunk; None: the chunk does not have the key."""
         is_read_now = self._left and topic == self._left[0].topic
         return self._held.get(key) if is_read_now else None
 
-    def is_sure(self, topic: str, key: str) -> bool:
+    def is_sure(self, topic: str, key: Data) -> bool:
         """Whether the known row of a key is the one that the current change was applied to.
 
         The row must come from a chunk or a change. It is too new if the held chunk already shows
@@ -108,7 +112,7 @@ class Reading:
             return not self._chunk.seen.shows(self._xid)
         return self._rows.get(_UNSEEN, key) is None
 
-    def unsure(self, table: Table, key: str) -> None:
+    def unsure(self, table: Table, key: Data) -> None:
         """Record that a row was written with values of an old row that may be outdated."""
         if self._left and table.topic == self._left[0].topic:
             self._rows.put(_UNSEEN, key, "")
@@ -172,7 +176,11 @@ class Reading:
         if chunk is None or not self._shows_all_taken(chunk.seen):
             self._try_at_s = time.monotonic() + _RETRY_S
             return
-        self._hold(chunk)
+        try:
+            self._hold(chunk)
+        except TypesChanged:
+            self._types.add(catalog.types(self._connection))
+            self._held, self._found = {}, None
 
     def _is_begun(self) -> bool:
         """Whether the table's columns are known; looks them up and begins the table, if not."""
@@ -186,11 +194,12 @@ class Reading:
             return False
         if (found.key, found.key_kinds) != (table.key, table.key_kinds):
             raise CaptureError(f"table {table.full_name}: its key has changed before it was read")
-        if any(oid not in self._types for _, oid in found.columns):
+        if any(oid not in self._types for _, oid, _ in found.columns):
             self._types.add(catalog.types(self._connection))
         self._found = found
-        self._shape = RowFormat(found.full_name, found.columns, found.key, self._types)
-        names = [name for name, _ in found.columns]
+        columns = self._types.columns(found.columns)
+        self._shape = self._form.rows_of(found.full_name, table.topic, columns, found.key)
+        names = [name for name, *_ in found.columns]
         self._key_places = [names.index(name) for name in found.key]
         self._begin_again()
         return True
@@ -227,7 +236,7 @@ class Reading:
         for key, value in held.items():
             if self._rows.get(topic, key) != value:
                 self._rows.put(topic, key, value)
-                yield Record(topic, key, value, None)
+                yield Record(topic, key, value, None, Op.READ)
         if not chunk.is_last:
             return
         if self._has_missed:
@@ -235,7 +244,7 @@ class Reading:
             return
         for key in self._rows.keys(_UNSEEN):
             self._rows.put(topic, key, None)
-            yield Record(topic, key, None, None)
+            yield Record(topic, key, None, None, Op.DELETE)
         self._is_at_end = True
 
     def finished(self) -> tuple[Table, int] | None:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
 from drumlin.capture.database import catalog, connections, failover
-from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.failover import Identity
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.waiting import Stopped
-from drumlin.capture.errors import CaptureRefused, CaptureReplaced
+from drumlin.capture.errors import CaptureRefused, CaptureReplaced, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
@@ -31,6 +30,7 @@ from drumlin.capture.running.beginning import (
     FromSnapshot,
     FromStream,
     beginning,
+    check_form,
     has_changed_timeline,
 )
 from drumlin.capture.running.following import BeginAgain, Following
@@ -91,13 +91,15 @@ class Session:
                 raise DatabaseLost("the server is a standby, and was not promoted yet")
             position, known = self._look_into_log(connection)
             wal_limit.check(connection, self.options)
+            check_form(known, self.options.form.name)
             if known is not None and known.is_paused:
                 self._wait_for_resume(connection)
                 return
             was_interrupted = position is not None
             found = plan.look(connection, self.options, self._names, known, was_interrupted)
             if known is None:
-                topics = found.definition(self.options.prefix, self._names.topic).topics
+                form = self.options.form.name
+                topics = found.definition(self.options.prefix, self._names.topic, form).topics
                 outputs.check_own(self._client, self._names, topics)
             # From here on, another capture of this name is fenced.
             outputs.create_own_topic(self._client, self._names)
@@ -143,6 +145,8 @@ class Session:
         if not outputs.has_own_topic(self._client, self._names):
             return None, None
         position = outputs.read_position(self._client, self._names)
+        if position is not None and position.binlog is not None:
+            raise CaptureRefused(f"capture {self._names.name} is of a MariaDB: take another --name")
         if position is None or position.lsn is None:
             return position, None
         return position, outputs.read_definition(self._client, self._names)
@@ -166,9 +170,11 @@ class Session:
             raise BeginAgain
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
+        check_form(known, self.options.form.name)
         begin = self._beginning(position, definition, found)
         if isinstance(begin, FromSnapshot):
-            definition = found.definition(self.options.prefix, names.topic)
+            form = self.options.form.name
+            definition = found.definition(self.options.prefix, names.topic, form)
             self._progress.began(Phase.SNAPSHOT)
             self._progress.unread_tables = len(definition.tables)
             output.commit(Position(self.run, None), definition)
@@ -305,14 +311,25 @@ class Session:
     ) -> None:
         unread, should_stop = definition.unread, self.options.should_stop
         with contextlib.ExitStack() as stack:
-            rows = stack.enter_context(contextlib.closing(TopicRows()))
+            rows = stack.enter_context(contextlib.closing(TopicRows(self.options.form)))
             for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            publication, needed = self._names.publication, self._needed
-            reading = Reading(connection, publication, unread, types, rows, needed, should_stop)
+            publication, needed, form = self._names.publication, self._needed, self.options.form
+            reading = Reading(
+                connection, publication, unread, types, rows, needed, should_stop, form
+            )
             on_truncate = self.options.on_truncate
-            changes = Changes(definition.tables, types, rows, begin.lsn, on_truncate, reading)
+            changes = Changes(
+                definition.tables,
+                types,
+                rows,
+                begin.lsn,
+                on_truncate,
+                reading,
+                form,
+                definition.database,
+            )
             slot = self._names.slot
             stream = Stream(self.options.url, identity, slot, publication, begin.lsn)
             stack.enter_context(contextlib.closing(stream))

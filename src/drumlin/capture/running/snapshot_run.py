@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Record
 from drumlin.capture.database import catalog, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
@@ -25,7 +24,7 @@ from drumlin.capture.running.following import LOOK_S, BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Progress
-from drumlin.capture.values.rows import RowFormat
+from drumlin.capture.values.record import Op, Place, Record, place_of
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class SnapshotRun:
     ) -> None:
         self._options, self._names, self._client = options, names, client
         self._output, self._run, self._progress = output, run, progress
+        self._form = options.form
+        self._place: Place = {}
         self._check_at_s = 0.0
 
     def take(
@@ -78,6 +79,7 @@ class SnapshotRun:
                 connection, name, self._names.publication, found.tables, should_stop
             )
         leaves = catalog.leaves(connection)
+        self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:
@@ -96,10 +98,11 @@ class SnapshotRun:
     def _take_table(
         self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
     ) -> int:
-        shape = RowFormat(table.full_name, table.columns, table.key, types)
+        columns = types.columns(table.columns)
+        shape = self._form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
-        with contextlib.closing(TopicRows()) as rows:
-            if _has_records(self._client, topic):
+        with contextlib.closing(TopicRows(self._form)) as rows:
+            if has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(connection, table, self._options.should_stop):
                 key, value = shape.key(row), shape.value(row)
@@ -111,14 +114,15 @@ class SnapshotRun:
                     rows.put(topic, key, None)
                     if before == value:
                         continue
-                self._send(Record(topic, key, value, None))
+                self._send(Record(topic, key, value, None, Op.READ))
             if rows.keeps(topic):
                 for key in rows.keys(topic):
-                    self._send(Record(topic, key, None, None))
+                    self._send(Record(topic, key, None, None, Op.DELETE))
         return count
 
     def _send(self, record: Record) -> None:
-        self._output.send(record)
+        for each in (record,) if self._form.is_bare else self._form.written(record, self._place):
+            self._output.send(each)
         if self._output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped
@@ -155,6 +159,6 @@ def create_topics(client: Client, definition: Definition, partitions: int) -> No
             )
 
 
-def _has_records(client: Client, topic: str) -> bool:
+def has_records(client: Client, topic: str) -> bool:
     ends = client.offsets(topic)
     return any(ends[each] > start for each, start in client.offsets(topic, "earliest").items())

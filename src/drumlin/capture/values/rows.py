@@ -1,21 +1,29 @@
-"""Converts rows to record keys and values: JSON objects of the columns, in the table's order."""
+"""Converts rows to record keys and values, in the form that a capture writes. Pure.
+
+A row is its columns in the table's order, each converted by itself. So a column that a change does
+not send is taken over from an earlier row as it was written.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from json.encoder import encode_basestring
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.pgoutput import UNCHANGED, Value
-from drumlin.capture.values.types import Convert, Types
+from drumlin.capture.values.plain import UnknownSymbol
+from drumlin.capture.values.record import Data
 
-_DECODER: Final = json.JSONDecoder()
+#: Text in all parts of a format, or bytes in all of them.
+Part: TypeAlias = Any
 
 
 class BadValue(CaptureError):
     """A value that does not fit its column's type."""
+
+
+class TypesChanged(BadValue):
+    """A value that its type has got since the database's types were read."""
 
 
 class StillUnknown(LookupError):
@@ -26,61 +34,108 @@ class StillUnknown(LookupError):
         self.column = column
 
 
+class Field(NamedTuple):
+    """A column: what precedes its value, how its text is converted, and its null as a whole."""
+
+    name: str
+    label: Part
+    convert: Callable[[str], Part]
+    null: Part
+
+
+class Frame(NamedTuple):
+    """What stands around the columns of a row."""
+
+    start: Part
+    between: Part
+    end: Part
+
+
 class RowFormat:
-    """The format of one table's rows, until the table is altered."""
+    """The format of one table's rows, until the table is altered.
+
+    `earlier`: the columns of a row that a format of the same form has written, each with its label
+    as it would be written now; those that would be written otherwise are left out. It raises
+    ValueError if another program has written the row.
+    """
 
     def __init__(
-        self, table: str, columns: Sequence[tuple[str, int]], key: Sequence[str], types: Types
+        self,
+        table: str,
+        fields: Sequence[Field],
+        frame: Frame,
+        key: Sequence[Field],
+        key_frame: Frame,
+        earlier: Callable[[Part], Mapping[str, Part]],
+        has_before: bool = False,
     ) -> None:
         self.table = table
-        self.names = [name for name, _ in columns]
-        self._columns: list[tuple[str, str, Convert]] = [
-            (name, f"{encode_basestring(name)}:", types.converter(oid)) for name, oid in columns
-        ]
-        self._key_columns = [(place, *self._columns[place]) for place in map(self.names.index, key)]
+        self.names = [each.name for each in fields]
+        self.earlier = earlier
+        self._fields = list(fields)
+        self._frame, self._key_frame = frame, key_frame
+        self._key = [(self.names.index(each.name), *each[:3]) for each in key]
+        self._has_before = has_before
 
-    def key(self, row: Sequence[Value]) -> str | None:
+    def key(self, row: Sequence[Value]) -> Data | None:
         """The record's key; None: the row lacks the value of a key column."""
-        parts = []
+        parts: list[Part] = []
         name = ""
         try:
-            for place, name, label, convert in self._key_columns:  # noqa: B007  see below
+            for place, name, label, convert in self._key:  # noqa: B007  told by an error
                 text = row[place]
                 if text is None or text is UNCHANGED:
                     return None
                 parts.append(label + convert(text))
         except ValueError as error:
             raise self._bad(name, error) from error
-        return "{" + ",".join(parts) + "}"
+        start, between, end = self._key_frame
+        found: Data = start + between.join(parts) + end
+        return found
 
-    def value(self, row: Sequence[Value], before: Mapping[str, str] | None = None) -> str:
-        """The record's value.
+    def value(self, row: Sequence[Value], before: Mapping[str, Part] | None = None) -> Data:
+        """The row as it is written.
 
-        `before`: the columns' earlier values as JSON, for unchanged values that were not sent.
+        `before`: the columns' earlier values, from `earlier`, for unchanged values that were not
+        sent.
 
         Raises:
             StillUnknown: `before` lacks one of these values.
         """
-        if len(row) != len(self._columns):
-            raise BadValue(f"table {self.table}: {len(row)} values in {len(self._columns)} columns")
-        parts = []
+        if len(row) != len(self._fields):
+            raise BadValue(f"table {self.table}: {len(row)} values in {len(self._fields)} columns")
+        parts: list[Part] = []
         name = ""
         try:
-            for (name, label, convert), text in zip(self._columns, row):  # noqa: B905  see above
+            # The loop's variable tells the column of an error.
+            for (name, label, convert, null), text in zip(self._fields, row):  # noqa: B905
                 if text is None:
-                    parts.append(label + "null")
+                    parts.append(null)
                 elif text is UNCHANGED:
                     if before is None or name not in before:
                         raise StillUnknown(name)
-                    parts.append(label + before[name])
+                    parts.append(before[name])
                 else:
                     parts.append(label + convert(text))
         except ValueError as error:
             raise self._bad(name, error) from error
-        return "{" + ",".join(parts) + "}"
+        start, between, end = self._frame
+        found: Data = start + between.join(parts) + end
+        return found
+
+    def before(self, row: Sequence[Value] | None) -> Data | None:
+        """The row before a change, as far as the server has sent it, if the form writes it."""
+        if row is None or not self._has_before:
+            return None
+        return self.value([None if each is UNCHANGED else each for each in row])
+
+    def shown_key(self, row: Sequence[Value]) -> str:
+        """The key for a message to the operator."""
+        return ", ".join(f"{name}={row[place]}" for place, name, *_ in self._key)
 
     def _bad(self, name: str, error: ValueError) -> BadValue:
-        return BadValue(f"table {self.table}, column {name!r}: {error}")
+        kind = TypesChanged if isinstance(error, UnknownSymbol) else BadValue
+        return kind(f"table {self.table}, column {name!r}: {error}")
 
 
 def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
@@ -91,23 +146,3 @@ def filled(row: Sequence[Value], old: Sequence[Value] | None) -> list[Value]:
         before if value is UNCHANGED and before is not None else value
         for value, before in zip(row, old, strict=True)
     ]
-
-
-def columns_of(value: str) -> dict[str, str]:
-    """The columns of a record's value that `RowFormat.value` has written, each as JSON.
-
-    Raises:
-        ValueError: another program has written the value.
-    """
-    found: dict[str, str] = {}
-    position = 1
-    if value[:1] != "{":
-        raise ValueError("no JSON object")
-    while value[position : position + 1] not in ("}", ""):
-        name, colon = _DECODER.raw_decode(value, position)
-        if value[colon : colon + 1] != ":":
-            raise ValueError("no JSON object of a row")
-        _, end = _DECODER.raw_decode(value, colon + 1)
-        found[str(name)] = value[colon + 1 : end]
-        position = end + 1 if value[end : end + 1] == "," else end
-    return found

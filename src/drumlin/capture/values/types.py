@@ -1,18 +1,14 @@
-"""Converts the text of values to JSON, by type.
+"""Maps PostgreSQL's types to the kinds of columns. Pure.
 
-The text is as PostgreSQL writes it with the settings in `SESSION`. Numbers of a fixed size become
-JSON numbers. Numbers that JSON cannot hold exactly become strings: `numeric`, NaN and the
-infinities. A `json` document becomes a string, too, as the document `null` differs from SQL's NULL.
+The text of values is as PostgreSQL writes it with the settings in `SESSION`.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterable, Mapping
-from json.encoder import encode_basestring
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from drumlin.capture.values.arrays import Elements, parse_array
+from drumlin.capture.values.kinds import TEXT, Column, Kind, Sort
 
 #: The settings of each session, so that texts have the expected format regardless of the defaults
 #: of database, role or server.
@@ -27,9 +23,6 @@ SESSION: Final[Mapping[str, str]] = {
     "xmlbinary": "base64",
 }
 
-#: Converts a value's text to JSON.
-Convert = Callable[[str], str]
-
 
 class TypeInfo(NamedTuple):
     """A type in the catalog."""
@@ -39,73 +32,42 @@ class TypeInfo(NamedTuple):
     base_oid: int  # of a domain; 0: not a domain
     element_oid: int  # of an array; 0: not an array
     delimiter: str = ","
+    modifier: int = -1  # of a domain's base type
+    symbols: tuple[str, ...] = ()  # of an enum
 
 
-class BadText(ValueError):
-    """The text is not a value of its type."""
-
-
-def _bool(text: str) -> str:
-    if text == "t":
-        return "true"
-    if text == "f":
-        return "false"
-    raise BadText(f"{text!r} is no boolean")
-
-
-def _integer(text: str) -> str:
-    if not text.isascii() or not text.removeprefix("-").isdecimal():
-        raise BadText(f"{text[:40]!r} is no integer")
-    return text
-
-
-def _float(text: str) -> str:
-    if text in ("NaN", "Infinity", "-Infinity"):
-        return f'"{text}"'
-    float(text)
-    return text
-
-
-def _bytea(text: str) -> str:
-    if not text.startswith("\\x"):
-        raise BadText("a bytea that is not written as hex")
-    return f'"{base64.b64encode(bytes.fromhex(text[2:])).decode()}"'
-
-
-def _timestamp(text: str) -> str:
-    return encode_basestring(_iso(text))
-
-
-def _timestamp_with_zone(text: str) -> str:
-    moment = _iso(text)
-    if moment.endswith("+00"):
-        moment = f"{moment[:-3]}Z"
-    elif moment.endswith("+00 BC"):
-        moment = f"{moment[:-6]}Z BC"
-    return encode_basestring(moment)
-
-
-def _iso(text: str) -> str:
-    """A timestamp in ISO 8601; `infinity` and years "BC", which it lacks, stay as they are."""
-    return text.replace(" ", "T", 1)
-
-
-_BUILT_IN: Final[dict[int, Convert]] = {
-    16: _bool,
-    17: _bytea,
-    20: _integer,
-    21: _integer,
-    23: _integer,
-    26: _integer,
-    700: _float,
-    701: _float,
-    1114: _timestamp,
-    1184: _timestamp_with_zone,
+_SORTS: Final[dict[int, Sort]] = {
+    16: Sort.BOOLEAN,
+    17: Sort.BYTES,
+    20: Sort.INT64,
+    21: Sort.INT16,
+    23: Sort.INT32,
+    26: Sort.UINT32,
+    114: Sort.JSON,
+    700: Sort.FLOAT32,
+    790: Sort.MONEY,
+    701: Sort.FLOAT64,
+    1082: Sort.DATE,
+    1083: Sort.TIME,
+    1114: Sort.TIMESTAMP,
+    1184: Sort.TIMESTAMP_ZONED,
+    1186: Sort.INTERVAL,
+    1266: Sort.TIME_ZONED,
+    1560: Sort.BITS,
+    1562: Sort.BITS,
+    1700: Sort.DECIMAL,
+    2950: Sort.UUID,
+    3802: Sort.JSON,
 }
-
-
+#: Types whose modifier is a number of digits or bits.
+_PRECISE: Final = frozenset(
+    {Sort.TIME, Sort.TIME_ZONED, Sort.TIMESTAMP, Sort.TIMESTAMP_ZONED, Sort.BITS}
+)
 _INTEGERS: Final = frozenset({20, 21, 23, 26})
 _TEXTS: Final = frozenset({25, 1043})
+#: What is added to the modifier of a type that has one.
+_HEADER: Final = 4
+_SCALE_BITS: Final = 11
 
 
 def key_kind(oid: int, modifier: int) -> str:
@@ -119,11 +81,10 @@ def key_kind(oid: int, modifier: int) -> str:
 
 
 class Types:
-    """The types of a database and their converters."""
+    """The types of a database and their kinds."""
 
     def __init__(self, known: Iterable[TypeInfo] = ()) -> None:
         self._known = {each.oid: each for each in known}
-        self._converters: dict[int, Convert] = {}
 
     def __contains__(self, oid: int) -> bool:
         return oid in self._known
@@ -131,40 +92,42 @@ class Types:
     def add(self, found: Iterable[TypeInfo]) -> None:
         """Add types, or replace their definitions."""
         self._known.update({each.oid: each for each in found})
-        self._converters.clear()
 
-    def converter(self, oid: int) -> Convert:
-        """The type's converter. By default (uuid, enums, ranges, ...) the text becomes a string."""
-        found = self._converters.get(oid)
-        if found is None:
-            found = self._converters[oid] = self._make(oid, 0)
-        return found
+    def columns(self, found: Iterable[tuple[str, int, int]]) -> list[Column]:
+        """Columns by name, type and modifier."""
+        return [Column(name, self.kind(oid, modifier)) for name, oid, modifier in found]
 
-    def _make(self, oid: int, depth: int) -> Convert:
-        if oid in _BUILT_IN:
-            return _BUILT_IN[oid]
+    def kind(self, oid: int, modifier: int = -1) -> Kind:
+        """The kind of a type; a domain has that of the type below it."""
+        return self._kind(oid, modifier, 0)
+
+    def _kind(self, oid: int, modifier: int, depth: int) -> Kind:
         info = self._known.get(oid)
+        name = "" if info is None else info.name
+        sort = _SORTS.get(oid)
+        if sort is Sort.DECIMAL:
+            return _decimal(modifier)._replace(name=name)
+        if sort is not None:
+            has_precision = sort in _PRECISE and modifier >= 0
+            return Kind(sort, modifier if has_precision else None, name=name)
         if info is None or depth > 16:
-            return encode_basestring
+            return TEXT._replace(name=name)
         if info.base_oid:
-            return self._make(info.base_oid, depth + 1)
+            # The modifier of an array of a domain is the domain's own.
+            return self._kind(info.base_oid, info.modifier, depth + 1)
         if info.element_oid:
-            return _array_converter(self._make(info.element_oid, depth + 1), info.delimiter)
-        return encode_basestring
+            element = self._kind(info.element_oid, modifier, depth + 1)
+            return Kind(Sort.ARRAY, element=element, delimiter=info.delimiter, name=name)
+        if info.symbols:
+            return Kind(Sort.ENUM, symbols=info.symbols, name=name)
+        return TEXT._replace(name=name)
 
 
-def _array_converter(convert: Convert, delimiter: str) -> Convert:
-    def of_elements(elements: Elements) -> str:
-        return "[" + ",".join([of_element(each) for each in elements]) + "]"
-
-    def of_element(element: str | Elements | None) -> str:
-        if element is None:
-            return "null"
-        return convert(element) if isinstance(element, str) else of_elements(element)
-
-    def of_array(text: str) -> str:
-        if text.startswith("["):  # the array does not begin at 1, so its text states the bounds
-            return encode_basestring(text)
-        return of_elements(parse_array(text, delimiter))
-
-    return of_array
+def _decimal(modifier: int) -> Kind:
+    if modifier < _HEADER:
+        return Kind(Sort.DECIMAL)
+    packed = modifier - _HEADER
+    half = 1 << _SCALE_BITS - 1
+    precision, scale = packed >> 16, ((packed & (2 * half - 1)) ^ half) - half
+    # Since PostgreSQL 15 a scale may be negative, or larger than the precision.
+    return Kind(Sort.DECIMAL, max(precision - min(scale, 0), scale), max(scale, 0))

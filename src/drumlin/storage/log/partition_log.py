@@ -399,19 +399,32 @@ class PartitionLog(LogState):
                 f"offset {start_offset} of {self.name}, which has {self.log_start_offset} to "
                 f"{self.log_end_offset}",
             )
-        how = self._files.read_at if may_block else self._files.read_resident_at
-
-        def attempt() -> ReadResult:
-            if start_offset < end_offset:
-                for segment, end in self.segments.between(start_offset, end_offset, how):
-                    found = segment.read(
-                        start_offset, max_bytes, end, minimum_one_batch, self.log_directory, how
-                    )
-                    if found is not None:
-                        return ReadResult((found,))
+        self.log_directory.check_readable()
+        if start_offset >= end_offset:
             return _NOTHING
+        wanted = (start_offset, max_bytes, end_offset, minimum_one_batch, may_block)
+        try:
+            return self._read(*wanted)
+        except BlockingIOError:
+            raise
+        except OSError:  # perhaps a segment was deleted meanwhile
+            return self.look(lambda: self._read(*wanted))
 
-        return self.look(attempt)
+    def _read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        end_offset: int,
+        minimum_one_batch: bool,
+        may_block: bool,
+    ) -> ReadResult:
+        directory = self.log_directory
+        how = self._files.read_at if may_block else self._files.read_resident_at
+        for segment, end in self.segments.between(start_offset, end_offset, how):
+            found = segment.read(start_offset, max_bytes, end, minimum_one_batch, directory, how)
+            if found is not None:
+                return ReadResult((found,))
+        return _NOTHING
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool = True

@@ -1,0 +1,98 @@
+"""The form of captured records: how keys and rows are written, and read from a topic. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring
+from typing import Final, Protocol
+
+from drumlin.capture.values.kinds import Column
+from drumlin.capture.values.plain import Convert, json_converter
+from drumlin.capture.values.record import Data, Place, Record
+from drumlin.capture.values.rows import Field, Frame, RowFormat
+
+_DECODER: Final = json.JSONDecoder()
+OBJECT: Final = Frame("{", ",", "}")
+
+
+class Form(Protocol):
+    """What a capture writes: records that hold rows, of which it compares and takes columns."""
+
+    #: Kept in the capture's definition: other forms do not go on with its topics.
+    name: str
+    #: Whether a row is written as it is, so that `written` need not be called.
+    is_bare: bool
+
+    def rows_of(
+        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+    ) -> RowFormat:
+        """The format of a table's rows, until it is altered."""
+
+    def written(self, record: Record, place: Place) -> Iterable[Record]:
+        """The records to be written for one whose value is a row."""
+
+    def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
+        """The key and the row of a record that was written.
+
+        Raises:
+            ValueError: another program, or another form, has written it.
+        """
+
+
+class PlainJson:
+    """JSON objects of the columns, in the table's order."""
+
+    name = "json"
+    is_bare = True
+
+    def rows_of(
+        self,
+        table: str,
+        topic: str,  # noqa: ARG002  as the protocol says
+        columns: Sequence[Column],
+        key: Sequence[str],
+    ) -> RowFormat:
+        fields = [json_field(each.name, json_converter(each.kind)) for each in columns]
+        of_key = [each for name in key for each in fields if each.name == name]
+        return RowFormat(table, fields, OBJECT, of_key, OBJECT, earlier)
+
+    def written(self, record: Record, place: Place) -> Iterable[Record]:  # noqa: ARG002
+        return (record,)
+
+    def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
+        for each in (key, value):
+            if each is not None and each[:1] != b"{":
+                raise ValueError("no JSON object")
+        return key.decode(), None if value is None else value.decode()
+
+
+def json_field(name: str, convert: Convert) -> Field:
+    """A column of a JSON object."""
+    label = f"{encode_basestring(name)}:"
+    return Field(name, label, convert, f"{label}null")
+
+
+def earlier(row: str) -> dict[str, str]:
+    """The columns of a JSON row, each with its name."""
+    return {name: f"{encode_basestring(name)}:{each}" for name, each in columns_of(row).items()}
+
+
+def columns_of(value: str) -> dict[str, str]:
+    """The columns of a JSON row, each as JSON.
+
+    Raises:
+        ValueError: another program has written the value.
+    """
+    found: dict[str, str] = {}
+    position = 1
+    if value[:1] != "{":
+        raise ValueError("no JSON object")
+    while value[position : position + 1] not in ("}", ""):
+        name, colon = _DECODER.raw_decode(value, position)
+        if value[colon : colon + 1] != ":":
+            raise ValueError("no JSON object of a row")
+        _, end = _DECODER.raw_decode(value, colon + 1)
+        found[str(name)] = value[colon + 1 : end]
+        position = end + 1 if value[end : end + 1] == "," else end
+    return found

@@ -1,0 +1,44 @@
+"""A change on its way to the log: a row, its topic and key, and what was done to it. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+#: A part of a record: text is written as UTF-8.
+Data: TypeAlias = str | bytes
+#: Where a change comes from, in the database's own terms: position, transaction, `snapshot`.
+Place: TypeAlias = Mapping[str, Any]
+
+
+class Op(StrEnum):
+    """What was done to a row, as Debezium writes it."""
+
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    READ = "r"  # in a snapshot, or a chunk of one
+
+
+class Record(NamedTuple):
+    """A record to be written; without a value it is a tombstone."""
+
+    topic: str
+    key: Data
+    value: Data | None
+    time_ms: int | None  # of the source's commit
+    op: Op = Op.CREATE
+    before: Data | None = None  # the row before, if the source tells it and the form wants it
+
+
+def place_of(database: str, snapshot: str, lsn: int) -> Place:
+    """Where rows come from that are read now."""
+    now_us = time.time_ns() // 1000
+    return {"db": database, "ts_us": now_us, "snapshot": snapshot, "lsn": lsn}
+
+
+def shown(data: Data) -> str:
+    """A key or a row in a message, cut short."""
+    return (data if isinstance(data, str) else repr(data))[:200]
