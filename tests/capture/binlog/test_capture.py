@@ -141,6 +141,53 @@ def test_paused_resumed_and_removed(captured: CapturedMariadb) -> None:
 
 
 @pytest.mark.deep
+def test_tables_that_are_created_later(captured: CapturedMariadb) -> None:
+    captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
+    captured.run("CREATE TABLE outside (id INT PRIMARY KEY)")
+    tables = [f"{captured.name}.item", f"{captured.name}.new*", f"{captured.name}.old"]
+    captured.start_here(tables=tables)
+    captured.await_all()
+    captured.run(
+        "CREATE TABLE new1 LIKE item",
+        "INSERT INTO new1 VALUES (1, 'a')",
+        "CREATE TABLE IF NOT EXISTS new2 (PRIMARY KEY (id)) AS SELECT * FROM item",
+        "INSERT INTO new1 VALUES (2, 'b')",
+        "UPDATE new1 SET id = 7 WHERE id = 1",
+        "CREATE TABLE new3 (id INT)",
+        "INSERT INTO new3 VALUES (1)",
+        "CREATE TABLE new4 (id UUID PRIMARY KEY)",
+        "INSERT INTO new4 VALUES ('123e4567-e89b-12d3-a456-426655440000')",
+        "CREATE TABLE another (id INT PRIMARY KEY)",
+        "RENAME TABLE outside TO old",
+    )
+    captured.await_all()
+    captured.check_equal("item", "new1", "new2", "new4")
+    assert "captured from its creation on: table " in captured.said()
+    assert f"not captured: table {captured.name}.new3 has no primary key" in captured.said()
+    assert captured.stop() == 0
+    # While it is not running.
+    captured.run(
+        "CREATE TABLE new5 (id INT PRIMARY KEY)",
+        "INSERT INTO new5 VALUES (1), (2)",
+        "DELETE FROM new5 WHERE id = 1",
+        # It is there already when the binlog tells of it, and may have been before.
+        "CREATE TABLE IF NOT EXISTS new6 (id INT PRIMARY KEY)",
+        "ALTER TABLE new5 ADD more INT",
+    )
+    captured.start_here(tables=tables)
+    captured.await_all()
+    status = drumlin.capture.status(captured.url, captured.broker, name=captured.name)
+    wanted = {f"{captured.name}.{each}" for each in ("item", "new1", "new2", "new4", "new5")}
+    assert set(status.tables) == wanted
+    assert [json.loads(each)["id"] for each in captured.state("new5").values()] == [2]
+    assert f"has got its name later: table {captured.name}.old" in captured.said()
+    captured.run("INSERT INTO new1 VALUES (9, 'z')", "INSERT INTO new5 VALUES (3, 4)")
+    captured.await_all()
+    captured.check_equal("new1")
+    assert len(captured.state("new5")) == 2
+
+
+@pytest.mark.deep
 def test_purged(captured: CapturedMariadb) -> None:
     captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
     captured.start_here()
