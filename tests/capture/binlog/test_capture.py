@@ -6,16 +6,25 @@ import json
 import threading
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import drumlin.capture
 from capture.binlog.captured import CapturedMariadb
+from capture.binlog.recorded import position, sent
 from capture.binlog.server import Mariadb, running_mariadb
 from drumlin.capture import CaptureError, CaptureRefused
+from drumlin.capture.binlog.changes import BinlogChanges
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.events import EventDecoder
+from drumlin.capture.changes import Table
 from drumlin.capture.log import output as outputs
+from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
+from drumlin.capture.log.position import BinlogPosition
+from rig.servers.certificates import Certificates
 from rig.waiting import wait_until
 
 _numbers = count(1)
@@ -362,6 +371,58 @@ def test_settings(captured: CapturedMariadb, setting: str, value: str, word: str
             drumlin.capture.setup(captured.url, name=captured.name)
     finally:
         captured.run(f"SET GLOBAL {setting} = '{before}'")
+
+
+@pytest.mark.deep
+def test_tls(drumlin_address: str, tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "certificates")
+    files = {"ssl-ca": "ca.crt", "ssl-cert": "server.crt", "ssl-key": "server.key"}
+    settings = {name: made.path(file) for name, file in files.items()}
+    with running_mariadb(settings) as server, captured_on(server, drumlin_address) as captured:
+        name = captured.name
+        captured.run(
+            "CREATE TABLE item (id INT PRIMARY KEY, name LONGTEXT)",
+            f"CREATE USER {name}@'127.0.0.1' REQUIRE SSL",
+            f"GRANT SELECT ON {name}.* TO {name}@'127.0.0.1'",
+            f"GRANT REPLICATION SLAVE ON *.* TO {name}@'127.0.0.1'",
+        )
+        url = server.url(name, user=name)
+        with pytest.raises(CaptureError, match="certificate"):
+            drumlin.capture.setup(f"{url}?ssl_ca={made.path('stranger.crt')}", name=name)
+        captured.url = f"{url}?ssl_ca={made.path('ca.crt')}"
+        captured.start_here()
+        captured.await_all()
+        captured.run(
+            "INSERT INTO item SELECT seq, repeat('x', seq) FROM seq_1_to_3000",
+            "INSERT INTO item VALUES (9999, repeat('y', 900000))",
+        )
+        captured.await_all()
+        captured.check_equal("item")
+
+
+@pytest.mark.deep
+def test_row_of_several_packets(server: Mariadb) -> None:
+    """One packet of the protocol has 16 MiB at most."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE DATABASE large")
+        cursor.execute("CREATE TABLE large.big (id INT PRIMARY KEY, t LONGBLOB)")
+        start = position(server.url())
+        sizes = [(1 << 24) - 1 - 50, (1 << 24) - 1 - 40, *range((1 << 24) - 40, (1 << 24) - 20), 1]
+        sizes += [3 << 24, 0, 100]
+        for number, size in enumerate(sizes):
+            cursor.execute("INSERT INTO large.big VALUES (%s, repeat('x', %s))", (number, size))
+    table = Table(1, "large", "big", "t", ("id",), ("integer",))
+    charsets = Charsets({63: "binary"}, {})
+    changes = BinlogChanges([table], charsets, TopicRows(), BinlogPosition(start))
+    decoder, found = EventDecoder(True), []
+    for data in sent(server.url(), start):
+        event = decoder.take(memoryview(data))
+        if event is not None:
+            found += [len(str(each.value)) for each in changes.take(event)]
+    assert found == [
+        len(f'{{"id":{number},"t":"{"x" * ((size + 2) // 3 * 4)}"}}')
+        for number, size in enumerate(sizes)
+    ]
 
 
 @pytest.mark.deep
