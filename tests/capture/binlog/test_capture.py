@@ -23,7 +23,7 @@ from drumlin.capture.changes import Table
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
-from drumlin.capture.log.position import BinlogPosition
+from drumlin.capture.log.position import BinlogPosition, Definition, Position
 from rig.servers.certificates import Certificates
 from rig.waiting import wait_until
 
@@ -463,3 +463,17 @@ def test_large_transaction(captured: CapturedMariadb) -> None:
 
     wait_until(look, "the transaction to be there", 90)
     assert peak - before < 120 << 20
+
+
+@pytest.mark.deep
+def test_name_of_a_capture_of_another_kind(captured: CapturedMariadb) -> None:
+    captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
+    client, names = captured.client, Names(captured.name)
+    outputs.create_own_topic(client, names)
+    of_postgres = Definition("7", "shop", [Table(1, "public", "item", "x", ("id",), ("integer",))])
+    output = outputs.Output(client, names)
+    output.commit(Position("run", None), of_postgres)  # its first snapshot was interrupted
+    output.abort()
+    captured.start_here()
+    assert captured.ended() == 1
+    assert f"capture {captured.name} is of a PostgreSQL" in captured.said()

@@ -119,13 +119,14 @@ class MariadbSession:
         # It must not fence a process that has replaced it.
         if self._has_begun and position is not None and position.run != self._run:
             raise CaptureReplaced("another capture of this name has begun meanwhile")
-        if position is not None and position.lsn is not None:
+        definition = outputs.read_definition(self._client, self._names)
+        if definition is not None and not definition.system_id.startswith("mariadb:"):
             raise CaptureRefused(
                 f"capture {self._names.name} is of a PostgreSQL: take another --name"
             )
         if position is None or not position.is_complete:
             return position, None
-        return position, outputs.read_definition(self._client, self._names)
+        return position, definition
 
     def _wait_for_resume(self) -> None:
         if not self._is_paused_told:
