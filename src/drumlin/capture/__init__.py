@@ -70,6 +70,7 @@ def postgres(
     format: FormatName = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
     stop: threading.Event | None = None,
     tell: Callable[[str], None] | None = None,
     security: Security | Mapping[str, str] | None = None,
@@ -98,6 +99,7 @@ def postgres(
             ("debezium-avro").
         registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
         tombstones: whether a tombstone follows the envelope of a delete.
+        headers: whether records have headers that tell LSN, transaction and what was done.
         stop: set it to end the capture; takes up to a second, or until the current commit is done.
         tell: called with a sentence about each event that may matter to an operator.
         security: the settings of connections to the cluster, as in `drumlin.connect`.
@@ -127,6 +129,7 @@ def postgres(
         format,
         registry,
         tombstones,
+        headers,
     )
     with _connected(bootstrap, security) as client:
         supervised.run(options, client)
@@ -300,6 +303,7 @@ def _options(
     format_: str = "json",
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
     from drumlin.capture.forms.choice import Format, form_of
@@ -320,7 +324,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
-        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
+        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones, headers),
         tell=tell or (lambda _: None),
         should_stop=(stop or threading.Event()).is_set,
     )

@@ -91,14 +91,14 @@ def test_rows_come_back(
     name: str, registry: RegistryRig, row: tuple[Any, ...], was: tuple[Any, ...], large: set[int]
 ) -> None:
     form = _form(name, registry)
-    rows = form.rows_of("s.t", "shop.s.t", _COLUMNS, ["id"])
+    rows = form.rows_of("s.t", f"{name}.s.t", _COLUMNS, ["id"])
     key, value = rows.key(row), rows.value(row)
     assert key is not None
-    record = Record("shop.s.t", key, value, 5, Op.UPDATE, rows.before(was))
+    record = Record(f"{name}.s.t", key, value, 5, Op.UPDATE, rows.before(was))
     (made,) = form.written(record, _PLACE)
     # Another process reads what this one has written.
     other = _form(name, registry)
-    other.rows_of("s.t", "shop.s.t", _COLUMNS, ["id"])
+    other.rows_of("s.t", f"{name}.s.t", _COLUMNS, ["id"])
     assert other.read(_bytes(made.key), _bytes(made.value)) == (key, value)
     later = [UNCHANGED if place in large else each for place, each in enumerate(row)]
     assert rows.value(later, rows.earlier(value)) == value
@@ -110,11 +110,11 @@ def test_rows_come_back(
 @pytest.mark.parametrize("name", _NAMES)
 def test_a_delete(name: str, registry: RegistryRig) -> None:
     form = _form(name, registry)
-    rows = form.rows_of("s.t", "shop.s.t", _COLUMNS, ["id"])
+    rows = form.rows_of("s.t", f"{name}.s.t", _COLUMNS, ["id"])
     key, before = rows.key(["7"]), rows.before(["7", *[None] * 8])
     assert key is not None
     for old in (before, None):
-        made = list(form.written(Record("shop.s.t", key, None, 5, Op.DELETE, old), _PLACE))
+        made = list(form.written(Record(f"{name}.s.t", key, None, 5, Op.DELETE, old), _PLACE))
         assert made[-1].value is None and len(made) == (1 if form.is_bare else 2)
         for each in made:
             assert form.read(_bytes(each.key), _bytes(each.value)) == (key, None)
@@ -126,7 +126,7 @@ def test_a_delete(name: str, registry: RegistryRig) -> None:
 )
 def test_what_others_have_written(name: str, registry: RegistryRig, value: bytes) -> None:
     form = _form(name, registry)
-    rows = form.rows_of("s.t", "shop.s.t", _COLUMNS, ["id"])
+    rows = form.rows_of("s.t", f"{name}.s.t", _COLUMNS, ["id"])
     key = _bytes(rows.key(["7"]))
     with pytest.raises(ValueError, match=r"."):
         _, row = form.read(key, value)
@@ -168,7 +168,7 @@ def test_an_old_row_is_written_with_its_own_schema(registry: RegistryRig) -> Non
 def test_enums_that_have_got_a_symbol(registry: RegistryRig) -> None:
     columns = [Column("id", Kind(Sort.INT32)), Column("m", Kind(Sort.ENUM, symbols=("a", "b")))]
     for name in ("avro", "debezium-avro", "debezium"):
-        rows = _form(name, registry).rows_of("s.e", "s.e", columns, ["id"])
+        rows = _form(name, registry).rows_of("s.e", f"{name}.e", columns, ["id"])
         with pytest.raises(TypesChanged, match=r"table s\.e, column 'm': 'c' is not one of a, b"):
             rows.value(["1", "c"])
 
@@ -176,7 +176,7 @@ def test_enums_that_have_got_a_symbol(registry: RegistryRig) -> None:
 def test_values_that_fit_no_schema_are_told(registry: RegistryRig) -> None:
     matrix = [Column("id", TEXT), Column("m", Kind(Sort.ARRAY, element=Kind(Sort.INT32)))]
     for name in ("avro", "debezium-avro", "debezium"):
-        rows = _form(name, registry).rows_of("s.m", "s.m", matrix, ["id"])
+        rows = _form(name, registry).rows_of("s.m", f"{name}.m", matrix, ["id"])
         with pytest.raises(BadValue, match=r"table s\.m, column 'm': an array of more than one"):
             rows.value(["1", "{{1,2},{3,4}}"])
 
@@ -184,14 +184,28 @@ def test_values_that_fit_no_schema_are_told(registry: RegistryRig) -> None:
 def test_names_that_avro_does_not_allow(registry: RegistryRig) -> None:
     columns = [Column("1 id", TEXT), Column("x-y", TEXT), Column("ü", TEXT)]
     for name in ("avro", "debezium-avro"):
-        rows = _form(name, registry).rows_of("s.My-t", "1-shop.s.My-t", columns, ["1 id"])
+        rows = _form(name, registry).rows_of("s.My-t", f"1-{name}.s.My-t", columns, ["1 id"])
         assert decoded(registry, _bytes(rows.key(["k"]))) == {"_1_id": "k"}
         value = rows.value(["k", "v", None])
         assert rows.earlier(value).keys() == {"1 id", "x-y", "ü"}
         with pytest.raises(
             CaptureError, match="'x-y' and 'x_y' would both be the Avro field 'x_y'"
         ):
-            _form(name, registry).rows_of("s.t", "s.t", [*columns, Column("x_y", TEXT)], ["1 id"])
+            _form(name, registry).rows_of(
+                "s.t", "s.other", [*columns, Column("x_y", TEXT)], ["1 id"]
+            )
+
+
+@pytest.mark.parametrize("name", ["avro", "debezium-avro"])
+def test_keys_whose_schema_would_change(name: str, registry: RegistryRig) -> None:
+    """As after a change of whoever writes the topic: no key would be equal to an earlier one."""
+    topic = f"{name}.s.keys"
+    _form(name, registry).rows_of("s.k", topic, [Column("id", TEXT)], ["id"])
+    _form(name, registry).rows_of("s.k", topic, [Column("id", TEXT)], ["id"])
+    with pytest.raises(CaptureError, match="not equal to those in the topic"):
+        _form(name, registry).rows_of("s.k", topic, [Column("id", Kind(Sort.UUID))], ["id"])
+    with pytest.raises(CaptureError, match="not equal to those in the topic"):
+        _form(name, registry).rows_of("s.k", topic, [Column("id", Kind(Sort.UUID))], ["id"])
 
 
 def test_choices_that_contradict_each_other(registry: RegistryRig) -> None:

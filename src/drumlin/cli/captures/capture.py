@@ -117,6 +117,9 @@ def postgres(
             help="Whether a tombstone follows Debezium's envelope of a delete.",
         ),
     ] = True,
+    headers: Annotated[
+        bool, Option("--headers", help="Tell LSN, transaction and operation in headers.")
+    ] = False,
     setup: Annotated[
         bool, Option("--setup", help="Check the database, make the publication, and end.")
     ] = False,
@@ -150,6 +153,7 @@ def postgres(
             format=format_.value,
             registry=_registry_in(registry_config),
             tombstones=tombstones,
+            headers=headers,
             stop=_stop_by_signal(),
             tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
             security=_security_of(command_config),
