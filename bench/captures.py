@@ -133,10 +133,11 @@ class _Ours(BrokerProcess):
         self.launch([*command, "--partitions", "1", "--format", "debezium"])
 
     def await_stream(self) -> None:
-        _until(
-            lambda: capture.status(self._database.url, self._database.broker.address).lsn,
-            self.fail_if_ended,
-        )
+        def has_snapshot() -> bool:
+            found = capture.status(self._database.url, self._database.broker.address)
+            return isinstance(found, capture.CaptureStatus) and found.lsn is not None
+
+        _until(has_snapshot, self.fail_if_ended)
 
     def stop(self) -> None:
         self.terminate()

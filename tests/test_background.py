@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 
 import pytest
 
-from drumlin.background import Background
+from drumlin.background import Background, shielded
 
 
 def test_work_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,3 +123,28 @@ def test_whoever_waits_at_the_end_is_told(has_begun: bool) -> None:
             await asyncio.wait_for(answer, 30)
 
     asyncio.run(test())
+
+
+def test_shielded_work_that_fails_after_its_caller_was_cancelled_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        callers = [asyncio.create_task(shielded(work)) for _ in range(2)]
+        await asyncio.sleep(0)
+        callers[0].cancel()
+        await asyncio.wait(callers[:1])
+        assert not work.done()
+        work.set_exception(OSError("a bad day"))
+        with pytest.raises(OSError, match="a bad day"):
+            await callers[1]
+        alone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        caller = asyncio.create_task(shielded(alone))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        alone.set_exception(OSError("a bad day"))
+
+    asyncio.run(test())
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -1,4 +1,5 @@
-"""Drumlin in a minute: a year of flights through a topic, a Spark stream and the cleaner; pictures.
+"""Drumlin in a minute: a year of flights through a topic, a Spark stream and the cleaner, and a
+table of PostgreSQL that arrives in other places; pictures.
 
 Run it with `./script/demo`. Broker, log and checkpoint live in a temporary folder that goes
 when it ends; the results stay in `build/demo`.
@@ -6,22 +7,29 @@ when it ends; the results stay in `build/demo`.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import history_chart
 import last_flights
 import last_flights_chart
 import pandas as pd
+import psycopg
 import run_report
+from arrivals import DAYS, Arrival, Cache, Commands, Database, Lake, Place, check, wait_for
 from chart import draw
 from delays import run_query, start_spark
 from flights_data import Flights, load_flights
 from history import AsOf, history
 from last_flights import Compaction
+from live_chart import LiveChart
 from local_broker import local_broker
+from local_postgres import Unavailable, local_postgres
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from rich import box
 from rich.console import Console
@@ -34,13 +42,15 @@ from drumlin import Client
 TOPIC = "flights"
 PARTITIONS = 2
 COMPACTED_TOPIC = "last-flights"
-#: So that the demo need not wait for the cleaner, which rests for 15 s by default.
-SETTINGS = {"log.cleaner.backoff.ms": "100"}
+#: So that the demo need not wait for the cleaner, which rests for 15 s by default, or for other
+#: members of a group.
+SETTINGS = {"log.cleaner.backoff.ms": "100", "group.initial.rebalance.delay.ms": "0"}
 OUTPUT = Path("build/demo")
 RESULT = OUTPUT / "delays.parquet"
 CHART = OUTPUT / "delays.png"
 COMPACTION_CHART = OUTPUT / "compaction.png"
 HISTORY_CHART = OUTPUT / "history.png"
+ARRIVALS_CHART = OUTPUT / "arrivals.png"
 REPORT = OUTPUT / "report.html"
 BOX = box.SIMPLE_HEAD
 
@@ -53,20 +63,24 @@ def main() -> None:
         folder = Path(name)
         flights = load_flights()
         say(f"Loaded {len(flights.records):,} flights that left New York in 2013.")
+        OUTPUT.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with local_broker(folder, SETTINGS) as broker:
             say(f"Started a broker on {broker.address}", began)
             with drumlin.connect(broker.address) as client:
                 fill_topic(client, flights)
                 months = look_back(client)
-                batches = stream_delays(broker.address, flights, folder)
+                with started_spark() as spark:
+                    batches = stream_delays(spark, broker.address, flights, folder)
+                    follow_database(spark, client, broker.address, flights, folder)
                 compacted = compact_topic(client, flights, broker.cleaner_status_url)
     delays = pd.read_parquet(RESULT)
     draw(delays, CHART)
     last_flights_chart.draw(compacted, COMPACTION_CHART)
     history_chart.draw(months, HISTORY_CHART)
     tables = [batches_table(batches), airlines_table(delays), compaction_table(compacted)]
-    pictures = [CHART, HISTORY_CHART, COMPACTION_CHART]
+    pictures = [CHART, ARRIVALS_CHART, HISTORY_CHART, COMPACTION_CHART]
+    pictures = [each for each in pictures if each.exists()]
     run_report.write(REPORT, "A year of flights through Drumlin", story, pictures, tables)
     console.print()
     console.print(*tables)
@@ -103,21 +117,68 @@ def look_back(client: Client) -> list[AsOf]:
     return months
 
 
-def stream_delays(address: str, flights: Flights, folder: Path) -> list[StreamingQueryProgress]:
-    """Run the streaming query over the whole topic; what Spark says of each micro-batch."""
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(RESULT, ignore_errors=True)
+@contextlib.contextmanager
+def started_spark() -> Iterator[SparkSession]:
+    """One Spark for both stages that take it."""
     began = time.monotonic()
     with console.status("Starting Spark ..."):
         spark = start_spark()
     say("Started Spark", began)
+    yield spark
+    spark.stop()
+
+
+def stream_delays(
+    spark: SparkSession, address: str, flights: Flights, folder: Path
+) -> list[StreamingQueryProgress]:
+    """Run the streaming query over the whole topic; what Spark says of each micro-batch."""
+    shutil.rmtree(RESULT, ignore_errors=True)
     began = time.monotonic()
     with console.status("Streaming: delays by carrier and day, joined with the airlines ..."):
         query = run_query(spark, address, TOPIC, flights.airlines, RESULT, folder / "checkpoint")
     say(f"Streamed the topic through Spark into {RESULT}", began)
-    batches = query.recentProgress
-    spark.stop()
-    return batches
+    return query.recentProgress
+
+
+def follow_database(
+    spark: SparkSession, client: Client, address: str, flights: Flights, folder: Path
+) -> None:
+    """Bring a table of PostgreSQL into a cache, Iceberg and a chart, and change it."""
+    ARRIVALS_CHART.unlink(missing_ok=True)
+    began = time.monotonic()
+    try:
+        with local_postgres(folder) as url, psycopg.connect(url, autocommit=True) as connection:
+            database = Database(connection, flights.records)
+            say(f"Started a PostgreSQL, with a table of {len(database.rows()):,} aircraft", began)
+            with Commands(address, url, folder) as commands, LiveChart(ARRIVALS_CHART) as chart:
+                say(f"Captured it in a topic: {commands.capture(client)}")
+                say(f"Had the topic kept in a cache: {commands.materialize()}")
+                with Cache(folder) as cache, Lake(spark, address, folder) as lake:
+                    say(f"... in Iceberg: {lake.call}")
+                    chart.follow(client, flights.airlines)
+                    say("... and in a chart, by a table that follows: client.table(...)")
+                    places = {"cache": cache, "chart": chart, "Iceberg": lake}
+                    chart.arrivals = watch_arrivals(database, places, commands)
+    except Unavailable as error:
+        say(f"Left out how a table of PostgreSQL arrives elsewhere: {error}")
+
+
+def watch_arrivals(
+    database: Database, places: Mapping[str, Place], commands: Commands
+) -> list[Arrival]:
+    """Change the table, and look when each place has the change."""
+    began, arrivals = time.monotonic(), list[Arrival]()
+    with console.status("Waiting until the table is there ..."):
+        wait_for(database.flights(), places, commands)
+    say("The table is in all three", began)
+    for _ in range(DAYS):
+        rows = database.change()
+        arrivals.append(Arrival(rows, wait_for(database.flights(), places, commands)))
+        after = ", ".join(f"{ms:,.0f} ms ({name})" for name, ms in arrivals[-1].after_ms.items())
+        say(f"Changed {rows:,} rows in PostgreSQL; they are there after {after}")
+    check(database, places)
+    say("All three have exactly the rows that PostgreSQL has")
+    return arrivals
 
 
 def compact_topic(client: Client, flights: Flights, status_url: str) -> Compaction:

@@ -25,7 +25,7 @@ class LocalBroker(NamedTuple):
 @contextlib.contextmanager
 def local_broker(folder: Path, settings: Mapping[str, str]) -> Iterator[LocalBroker]:
     """Start `drumlin server` on free ports of this machine, say where it is, stop it."""
-    address, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
+    address, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     command = [sys.executable, "-m", "drumlin", "server", "--data", str(folder / "data")]
     for key, value in {**settings, "drumlin.metrics.listener": metrics}.items():
         command += ["--set", f"{key}={value}"]
@@ -50,7 +50,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.02)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -82,6 +82,20 @@ class Background:
             answer.set_exception(error)
 
 
+async def shielded(work: asyncio.Future[T]) -> T:
+    """`asyncio.shield`, for work that goes on when its callers are cancelled: if it then fails,
+    asyncio does not warn that no caller has seen the error.
+    """
+    work.add_done_callback(look_at)
+    return await asyncio.shield(work)
+
+
+def look_at(done: asyncio.Future[Any]) -> None:
+    """Retrieve the error of a future, as asyncio warns if no caller does."""
+    if not done.cancelled():
+        done.exception()
+
+
 async def _for_ever(
     interval_ms: Callable[[], int], work: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:

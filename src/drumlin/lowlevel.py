@@ -20,7 +20,8 @@ from drumlin.client.admin.admin import TopicDescription, TopicLookup
 from drumlin.client.consumer.assignors import OwnAssignor
 from drumlin.client.errors import ClientError, translated, translating
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.read import log_at_time, log_samples, log_sizes, reader
+from drumlin.client.read import epoch_ends, log_at_time, log_samples, log_sizes, reader
+from drumlin.client.read.epoch_ends import EpochEnd
 from drumlin.client.read.log_samples import LogPlace, LogSample
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.read.reader import ReadOptions
@@ -59,6 +60,7 @@ __all__ = [
     "Claims",
     "DeliveryRules",
     "EncodingRules",
+    "EpochEnd",
     "LogPlace",
     "LogSample",
     "OffsetRange",
@@ -75,6 +77,7 @@ __all__ = [
     "claim_states",
     "confirm_states",
     "detach",
+    "end_of_epoch",
     "end_transaction",
     "end_transactions",
     "ends_at",
@@ -82,6 +85,7 @@ __all__ = [
     "fate",
     "following",
     "is_topic_id_unknown",
+    "known_leader_epochs",
     "look_up_topics",
     "partition_sizes",
     "read_range",
@@ -180,6 +184,34 @@ def ends_at(
         return log_at_time.ends_at(
             client._thread, client._connections, by_partition(end_offsets), at_ms, isolation
         )
+
+
+def known_leader_epochs(client: Client, topic: str) -> dict[int, int]:
+    """The leader epochs of a topic's partitions that this client knows; nothing is requested.
+
+    Returns:
+        The epoch, by partition. It may be out of date, but only by being too low.
+    """
+    known = client._connections.view.topics.get(topic)
+    partitions = {} if known is None else known.partitions
+    return {partition: each.leader_epoch for partition, each in partitions.items()}
+
+
+def end_of_epoch(client: Client, partition: tuple[str, int], leader_epoch: int) -> EpochEnd:
+    """Where the records of a leader epoch end in a log (KIP-320).
+
+    A log that contained an offset when this epoch's leader led it still has all records before
+    the offset, unless compaction has removed some, if this epoch is returned with a greater end.
+
+    Returns:
+        `leader_epoch` and `end_offset` of the latest epoch in the log that is not later; both are
+        -1 if there is none.
+
+    Raises:
+        UnknownTopic: the topic, or its partition, does not exist.
+    """
+    (place,) = as_partitions([partition])
+    return client._run(epoch_ends.epoch_end(client._connections, place, leader_epoch))
 
 
 def read_range(

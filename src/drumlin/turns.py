@@ -78,6 +78,17 @@ def emptied(items: list[T]) -> Iterator[T]:
         yield items.pop()
 
 
+async def forget(*collections: list[Any] | dict[Any, Any]) -> None:
+    """Remove the items of containers one by one: many, or large ones, take long to be freed."""
+    for each in collections:
+        while each:
+            if isinstance(each, list):
+                each.pop()
+            else:
+                each.popitem()
+            await give_way()
+
+
 def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether the loop's current turn has lasted so long that deferrable work should wait.
 

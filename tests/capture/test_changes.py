@@ -163,7 +163,11 @@ def test_columns_that_come_and_go(rows: TopicRows) -> None:
 
 
 def test_positions_and_definitions_come_back() -> None:
-    for position in (Position("run", None), Position("run", 0x1_0000_0010)):
+    for position in (
+        Position("run", None),
+        Position("run", 0x1_0000_0010),
+        Position("run", 0x1_0000_0010, 3, 0x1_0000_0008),
+    ):
         assert decode_position(position.encode().encode()) == position
     definition = Definition("7", "shop", [_TABLE])
     assert decode_definition(definition.encode().encode()) == definition

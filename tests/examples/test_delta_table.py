@@ -11,20 +11,22 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.client.client import Client
-from drumlin.spark import Landing, land
-from drumlin.spark.landing import delta
-from drumlin.spark.landing.batch import PlannedBatch, look_up
-from drumlin.spark.landing.delta import Table
-from drumlin.spark.landing.target import (
+from drumlin.spark import Landing, land, map_batches
+from drumlin.spark.landing.batch import look_up
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import delta
+from drumlin.spark.landing.targets.delta import Table
+from drumlin.spark.landing.targets.target import (
     LandingRefused,
-    Mode,
     OtherRun,
     OtherTopic,
     Position,
     RecordsLost,
 )
+from drumlin.spark.options.transform import BatchFunction
 from examples.conftest import NewTopic
-from examples.killing import killed_once, killed_while_reading
+from examples.killing import killed_once
 
 pytestmark = pytest.mark.spark
 
@@ -75,8 +77,7 @@ def test_upserts_and_tombstones_are_applied_once(
 ) -> None:
     load.write({f"key-{number}": "first" for number in range(20)})
     with monkeypatch.context() as patched:
-        dying = killed_while_reading(PlannedBatch.frame, tmp_path / "killed")
-        patched.setattr(PlannedBatch, "frame", dying)
+        patched.setattr(delta, "packed", killed_once(delta.packed, tmp_path / "killed"))
         load.run(batch_offsets=12)
     assert (tmp_path / "killed").exists()
     load.write({"key-1": "second", "key-2": None, "never-there": None, "new": "first"})
@@ -193,7 +194,7 @@ def test_of_two_runs_that_make_the_table_one_fails(load: Load) -> None:
     assert rival.position([0, 1, 2]) is None
     load.run(mode="append")
     source = look_up(load.client, load.topic)
-    batch = Batch(load)
+    batch = Batch(load, "append")
     with pytest.raises(OtherRun, match="has made"):
         rival.add(batch, Position(source.topic, source.topic_id, load.client.offsets(load.topic)))
 
@@ -236,14 +237,15 @@ def test_a_driver_that_dies_beside_its_commit(
 class Batch:
     """All of a topic, as one who plans it gives it."""
 
-    def __init__(self, load: Load) -> None:
-        self._load = load
-        self.map = None
+    def __init__(self, load: Load, mode: Mode) -> None:
+        self._load, self.rows, self.is_whole = load, Rows.of(mode), False
 
-    def frame(self, columns: str) -> DataFrame:
-        read = self._load.spark.read.format("drumlin").option("columns", columns)
-        read = read.option("kafka.bootstrap.servers", self._load.address)
-        return read.option("subscribe", self._load.topic).load()
+    def map(self, function: BatchFunction, schema: str) -> DataFrame:
+        rows, load = self.rows, self._load
+        given = {"bootstrap": load.address, "columns": rows.read}
+        return map_batches(
+            load.spark, load.topic, lambda batches: function(rows(batches)), schema, **given
+        )
 
     def confirm(self) -> None:
         """The topic is what it was."""
@@ -260,7 +262,7 @@ def test_of_two_runs_at_once_one_fails(load: Load) -> None:
     source = look_up(load.client, load.topic)
     with pytest.raises(OtherRun):
         rival.add(
-            Batch(load),
+            Batch(load, "upsert"),
             Position(source.topic, source.topic_id, load.client.offsets(load.topic)),
         )
     assert load.version() == version

@@ -16,10 +16,11 @@ from pyspark.sql import Row, SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, landed, last_values
-from drumlin.spark.landing import parquet
 from drumlin.spark.landing.batch import look_up
-from drumlin.spark.landing.parquet import Lake, open_lake
-from drumlin.spark.landing.target import OtherRun, OtherTopic, Position, RecordsLost
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets import parquet
+from drumlin.spark.landing.targets.parquet import Lake, open_lake
+from drumlin.spark.landing.targets.target import OtherRun, OtherTopic, Position, RecordsLost
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.servers.small_hdfs import small_hdfs
@@ -27,7 +28,7 @@ from rig.servers.small_hdfs import small_hdfs
 pytestmark = pytest.mark.spark
 
 COLUMNS = ["partition", "offset", "key", "value"]
-Rows = list[tuple[Any, ...]]
+Found = list[tuple[Any, ...]]
 
 
 def test_what_killed_runs_have_left_goes_when_it_is_old(tmp_path: Path) -> None:
@@ -69,10 +70,10 @@ class Load:
         )
         return done
 
-    def records(self) -> Rows:
+    def records(self) -> Found:
         return _rows(pq.read_table(self.folder, columns=COLUMNS))
 
-    def expected(self) -> Rows:
+    def expected(self) -> Found:
         return _rows(self.client.read(self.topic, columns=COLUMNS))
 
     def state(self) -> dict[bytes, bytes]:
@@ -84,7 +85,7 @@ class Load:
         return sorted(self.folder.glob("load=*"))
 
 
-def _rows(table: pa.Table) -> Rows:
+def _rows(table: pa.Table) -> Found:
     return sorted(zip(*(table[name].to_pylist() for name in COLUMNS), strict=True))
 
 
@@ -97,7 +98,7 @@ class Rival:
 
     def __init__(self, url: str, path: str, topic: str) -> None:
         self._lake, self._topic = Lake(url), topic
-        self._row = Row(path=path, partition=0, first_offset=0, end_offset=1)
+        self._row = Row(path=path, partition=0, period=None, first_offset=0, end_offset=1)
         self._lake.position()
 
     def add(self) -> None:
@@ -106,7 +107,7 @@ class Rival:
     def confirm(self) -> None:
         """Nothing of a topic is looked at."""
 
-    frame = map = None
+    rows, is_whole, map = Rows.of("append"), False, None
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land
-from drumlin.spark.landing import iceberg
-from drumlin.spark.landing.iceberg import IcebergTable
-from drumlin.spark.landing.target import Mode, OtherTopic
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets import iceberg
+from drumlin.spark.landing.targets.iceberg import IcebergTable
+from drumlin.spark.landing.targets.target import OtherTopic
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.waiting import wait_until
@@ -98,8 +99,8 @@ def test_upserts_and_deletes_are_applied_once(
 ) -> None:
     load.write({f"key-{number}": "first" for number in range(20)})
     with monkeypatch.context() as patched:
-        dying = killed_once(iceberg.bucketed, tmp_path / "killed")
-        patched.setattr(iceberg, "bucketed", dying)
+        dying = killed_once(iceberg.packed, tmp_path / "killed")
+        patched.setattr(iceberg, "packed", dying)
         load.run(batch_offsets=12)
     assert (tmp_path / "killed").exists()
     assert load.rows() == load.state()

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from drumlin.spark import Landing, land, landed
-from drumlin.spark.landing import postgresql
-from drumlin.spark.landing.target import LandingRefused, Mode, OtherRun, OtherTopic
-from drumlin.spark.landing.targets import open_target
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets import postgresql
+from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, OtherTopic
+from drumlin.spark.landing.targets.urls import open_target
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.servers.postgres import Postgres, running_postgres
@@ -144,11 +145,11 @@ def test_of_two_runs_at_once_one_fails(load: Load, monkeypatch: pytest.MonkeyPat
     load.write({"a": "1"})
     show = postgresql.PostgresTable._show
 
-    def meanwhile(*arguments: Any) -> None:
+    def meanwhile(*arguments: Any) -> int:
         monkeypatch.undo()
         with pytest.raises(OtherRun, match="at this moment"):
             load.run()
-        show(*arguments)
+        return show(*arguments)
 
     monkeypatch.setattr(postgresql.PostgresTable, "_show", meanwhile)
     assert load.run().batches == 1

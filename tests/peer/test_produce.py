@@ -166,3 +166,18 @@ def test_all_hear_that_the_connection_is_lost(broker: ScriptedBroker) -> None:
 
     broker.script("produce", lambda shape, request: CloseConnection())
     assert len(run(broker, program)) == 1
+
+
+def test_a_batch_whose_caller_gave_up_keeps_no_other_from_its_error(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        connection = await BrokerConnection.open(Address("127.0.0.1", broker.port), PeerOptions())
+        given_up, other = (
+            send_batch(connection, "t", each, b"x", acks=-1, timeout_ms=1000) for each in (0, 1)
+        )
+        given_up.cancel()
+        connection.close()  # before the turn ends, in which they are sent
+        async with asyncio.timeout(20):
+            with pytest.raises(ConnectionLost):
+                await other
+
+    asyncio.run(main())

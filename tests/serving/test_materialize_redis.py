@@ -13,7 +13,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving import targets
-from drumlin.serving.redis_target import RedisTarget
+from drumlin.serving.redis.target import RedisTarget
 from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer
@@ -122,6 +122,58 @@ def test_an_old_owner_that_wakes_up_writes_nothing(server: RedisServer, store: A
     assert (kept(store, "u:"), new.positions([0])) == ({b"b": b"2"}, {0: at._replace(offset=7)})
     old.close()
     new.close()
+
+
+def test_partitions_with_the_same_key_that_write_at_the_same_time(
+    server: RedisServer, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one adds the key after the first has looked, and before it writes."""
+    at = Position("id", 5, 0, "then")
+    first = RedisTarget(server.url, None, "u:", "t by g")
+    second = RedisTarget(server.url, None, "u:", "t by g")
+    terms = [first.claim(0).term, second.claim(1).term]
+    transact = RedisTarget._transact
+    waiting = [lambda: second.apply(1, terms[1], {b"same": b"of 1"}, at)]
+
+    def late(self: RedisTarget, changes: Any) -> bool:
+        if self is first and waiting:
+            waiting.pop()()
+        return transact(self, changes)
+
+    monkeypatch.setattr(RedisTarget, "_transact", late)
+    with pytest.raises(drumlin.TargetRefused, match="b'u:same' is there already"):
+        first.apply(0, terms[0], {b"same": b"of 0", b"other": b"x"}, at)
+    assert (kept(store, "u:"), first.positions([0])) == ({b"same": b"of 1"}, {})
+    # Keys that others add are no reason to write nothing, and a claim is.
+    waiting.append(lambda: second.apply(1, terms[1], {b"more": b"of 1"}, at))
+    first.apply(0, terms[0], {b"other": b"x"}, at)
+    waiting.append(lambda: terms.append(second.claim(0).term))
+    with pytest.raises(Fenced):
+        first.apply(0, terms[0], {b"other": b"y", b"same": None}, at)
+    assert kept(store, "u:") == {b"same": b"of 1", b"more": b"of 1", b"other": b"x"}
+    first.close()
+    second.close()
+
+
+def test_what_a_replacement_meets(server: RedisServer, store: Any) -> None:
+    """Its own rows, as a reply was lost; those of one that was broken off; and rows of others."""
+    at = Position("id", 5, 0, "then")
+    target = RedisTarget(server.url, None, "u:", "t by g")
+    term = target.claim(0).term
+    target.apply(0, term, {b"a": b"old", b"gone": b"old"}, at)
+    broken_off = target.replace(0, term)
+    broken_off.add([(b"a", b"1"), (b"b", b"1")])
+    replacement = target.replace(0, term)
+    for _ in range(2):
+        replacement.add([(b"a", b"2"), (b"c", b"2")])
+    store.set("u:others", "x")
+    with pytest.raises(drumlin.TargetRefused, match="b'u:others'"):
+        replacement.add([(b"d", b"2"), (b"others", b"2")])
+    replacement.commit(at)
+    assert kept(store, "u:") == {b"a": b"2", b"c": b"2", b"others": b"x"}
+    target.apply(0, term, {b"a": None, b"others": None, b"no such": None, b"": b"\r\n\x00"}, at)
+    assert kept(store, "u:") == {b"c": b"2", b"others": b"x", b"": b"\r\n\x00"}
+    target.close()
 
 
 def test_redis_is_killed(client: Client, topic: str, server: RedisServer, store: Any) -> None:

@@ -56,10 +56,12 @@ class Written:
         for _ in range(rng.randint(1, 60)):
             key = rng.choice(KEYS)
             changes[key] = None if rng.random() < 0.4 else b"%d" % rng.randrange(10**9) * 30
+        self.write(changes, is_committed=rng.random() < 0.8)
+
+    def write(self, changes: dict[bytes, bytes | None], *, is_committed: bool = True) -> None:
         self.commits += 1
         position = Position(self.group, "input", "", self.commits)
         rows = changes | {POSITION_KEY: position_value(position, str(self.commits))}
-        is_committed = rng.random() < 0.8
         with self.client.transaction(f"{self.group}-s-writer") as transaction:
             transaction.append({"key": [*rows], "value": [*rows.values()]}, self.topic)
             if not is_committed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
+from drumlin.client.consumer.membership.classic_protocol import ClassicProtocol
 from drumlin.state import Processor, StateRefused
 from drumlin.state.changelog_format import POSITION_KEY, changelog_name
 from rig.waiting import wait_until
@@ -84,6 +86,22 @@ def test_deleted_keys_are_gone(client: Client, topic: str, group: str, made: Mad
                 assert processor.state.pop(key) == b"1"
     left = client.snapshot(changelog_name(group, "counts")).column("key").to_pylist()
     assert set(left) == {POSITION_KEY}
+
+
+def test_idle_time_begins_with_the_assignment(
+    client: Client, topic: str, group: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while the group waits for other members, as it does for 3 s by default."""
+    perform = ClassicProtocol.perform
+
+    async def slowly(protocol: ClassicProtocol, step: Any) -> None:
+        await asyncio.sleep(0.4)
+        await perform(protocol, step)
+
+    monkeypatch.setattr(ClassicProtocol, "perform", slowly)
+    write(client, topic, ["a"] * 3)
+    with made(idle_timeout_ms=300) as processor:
+        assert sum(batch.num_rows for batch in processor) == 3
 
 
 def test_two_share_the_partitions(client: Client, topic: str, group: str, made: Made) -> None:

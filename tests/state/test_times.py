@@ -113,6 +113,31 @@ def test_timers_are_due_once_in_order() -> None:
     assert set(state) == {b"a", b"timers\x00time"}
 
 
+def test_timers_by_the_clock_need_no_record() -> None:
+    now = [10_000]
+    timers, state = Timers(resolution_ms=100, clock=lambda: now[0]), KeyedState()
+    timers.set(state, b"a", 10_250)
+    before = dict(state)
+    assert timers.due(state, batch([(b"x", 2**40)])) == []
+    now[0] = 10_299
+    assert timers.due(state, batch([])) == []
+    assert dict(state) == before  # a tick with nothing due leaves nothing to commit
+    now[0] = 9_000  # the clock was set back
+    assert timers.due(state, batch([])) == []
+    now[0] = 10_300
+    assert timers.due(state, batch([])) == [(b"a", 10_250)]
+    assert timers.due(state, batch([])) == []
+
+
+def test_windows_are_closed_by_the_clock() -> None:
+    windows, state = Windows(1_000), KeyedState()
+    assert counted(windows, state, [(b"a", 500)]) == []
+    windows.advance(state, 1_000)
+    assert counted(windows, state, []) == [(0, {b"a": 1})]
+    windows.advance(state, 0)
+    assert counted(windows, state, [(b"a", 999)]) == []  # late
+
+
 def test_a_timer_is_moved_and_cancelled() -> None:
     timers, state = Timers(), KeyedState()
     timers.set(state, b"a", 1_500)

@@ -335,7 +335,9 @@ class ReadingCalls(Calls):
             max_bytes_per_batch: the maximum of bytes per fetch of a partition.
             buffer_bytes: the maximum of bytes fetched ahead, or a single larger record batch.
             max_wait_ms: the time that a broker may hold a fetch while there are no records.
-            idle_timeout_ms: iteration ends after this time without records; None: never.
+            idle_timeout_ms: iteration ends after this time without records; None: never. The time
+                begins anew when partitions are assigned, and before the first assignment
+                `max_poll_interval_ms` are added.
             metadata_refresh_ms: the interval at which new topics and partitions are looked for.
             on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
                 polling thread. Other members may already read lost partitions; by default

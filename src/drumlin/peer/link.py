@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from itertools import repeat
 from typing import Any
 
+from drumlin.background import shielded
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.peer_error import ConnectionLost
 
@@ -64,7 +65,7 @@ class Link:
             self._opening = loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         # Several callers may wait for the connection: if one is cancelled, the others still wait.
-        return await asyncio.shield(self._waiting)
+        return await shielded(self._waiting)
 
     def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
         """Keep the connection, even if no caller waits for it any more."""
@@ -86,7 +87,6 @@ class Link:
             waiting.set_result(self._connection)
             return
         waiting.set_exception(failure)
-        waiting.exception()  # marks it as retrieved, as no caller may be waiting
 
     def close(self) -> None:
         """Close the connection; waiting callers get `ConnectionLost`."""

@@ -183,7 +183,8 @@ def _share_out(
 
 def _fail(answers: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
     for answer in answers:
-        answer.set_exception(error)
+        if not answer.done():  # its caller may be cancelled
+            answer.set_exception(error)
 
 
 def produced(answer: Any, topic: str, partition: int) -> Produced:

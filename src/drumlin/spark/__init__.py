@@ -8,8 +8,9 @@ from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.query_errors import QueryOvertaken, QueryRefused
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
-from drumlin.spark.landing.land import Landing, land, landed
-from drumlin.spark.landing.last_values import last_values
+from drumlin.spark.landing.land import land, landed
+from drumlin.spark.landing.last_values import last_values, read_lake
+from drumlin.spark.landing.run import Landing
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure, register
 from drumlin.spark.values.dead_letters import dead_letters
@@ -34,6 +35,7 @@ __all__ = [
     "map_batches",
     "map_stream",
     "read_changes",
+    "read_lake",
     "read_values",
     "register",
     "restore",

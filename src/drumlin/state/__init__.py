@@ -16,7 +16,8 @@ with needing_arrow():
     from drumlin.state.processor import Processor
     from drumlin.state.refused import StateRefused
     from drumlin.state.replay import PastState, replay
-    from drumlin.state.times import Timers, Window, Windows
+    from drumlin.state.stores import now_ms as wall_clock
+    from drumlin.state.timing.times import Timers, Window, Windows
 
 __all__ = [
     "KeyedState",
@@ -29,4 +30,5 @@ __all__ = [
     "Windows",
     "processor",
     "replay",
+    "wall_clock",
 ]

@@ -61,10 +61,12 @@ def attempt(
             work.keep_attempt(partition)
 
 
-def place_of(topic: str, batch: pa.RecordBatch) -> str:
+def place_of(topic: str, batch: pa.RecordBatch, partition: int) -> str:
     """The topic, partition and offsets of a batch, for an error message."""
-    partition, offsets = batch.column("partition")[0], batch.column("offset")
+    offsets = batch.column("offset")
     where = f"topic {topic!r} partition {partition}"
+    if len(offsets) == 0:
+        return f"{where}, without a record"
     if len(offsets) == 1:
         return f"{where} offset {offsets[0]}"
     return f"{where} offsets {offsets[0]} to {offsets[-1]}"

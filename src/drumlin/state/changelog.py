@@ -9,8 +9,9 @@ restored, for these reasons:
    (TxnOffsetCommit) with its member id and generation, and end the transaction. It sends nothing
    for revoked partitions: it commits or aborts work on them before acknowledging the revocation.
 2. The successor is assigned the partition in a generation that began after the former owner gave
-   the partition up or was removed from the group. From then on the group coordinator rejects a
-   removed member's offsets (KIP-447), so a removed member does not commit.
+   the partition up or was removed from the group, or as the process that has replaced it (static
+   membership). From then on the group coordinator rejects a removed or replaced member's offsets
+   (KIP-447, KIP-345), so it does not commit.
 3. So the offsets of every transaction that may still commit were accepted before that moment,
    and its changelog records were acknowledged even earlier: they are below the high watermark that
    the successor fetches after its assignment. The successor waits until the last stable offset
@@ -27,8 +28,11 @@ State changes and input position are written to the changelog in one transaction
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import re
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,7 +40,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin import lowlevel
-from drumlin.client.errors import ClientError, OffsetOutOfRange, StateNotExact, UnknownTopic
+from drumlin.client.errors import (
+    ClientError,
+    OffsetOutOfRange,
+    RequestRefused,
+    StateNotExact,
+    UnknownTopic,
+)
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
 from drumlin.state.refused import StateRefused
@@ -63,11 +73,32 @@ _CLOCK_CHANGES_MS: Final = 60_000
 _CONFIG_S: Final = 30.0
 
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def owner_id(group: str, state: str, group_instance_id: str | None) -> str:
+    """The transactional id and the client id of a process, by which it is found in the group.
+
+    A static member always has the same one, as the group may keep the client id of the process that
+    was this member before; and so it fences that process.
+    """
+    if group_instance_id is None:
+        own = uuid.uuid4()
+    else:
+        own = uuid.uuid5(uuid.NAMESPACE_OID, group_instance_id)
+    return f"{_id_prefix(group, state)}{own}"
+
+
+def _id_prefix(group: str, state: str) -> str:
+    return f"{group}-{state}-"
+
+
 class End(NamedTuple):
-    """The last stable offset of a partition, and the time of the request."""
+    """The last stable offset of a partition, the time of the request, and its leader's epoch."""
 
     offset: int
     at_ms: int
+    leader_epoch: int
 
 
 class Shown(NamedTuple):
@@ -88,13 +119,17 @@ class Changelog:
         self.topic_id = ""
         #: When delete.retention.ms was last fetched (monotonic seconds), and its value.
         self._tombstones_kept: tuple[float | None, int] = None, 0
-        #: The prefix of the transactional ids of this state's owners.
-        self.id_prefix = f"{group}-{state}-"
+        self._id_prefix = _id_prefix(group, state)
 
     # -- the topic -----------------------------------------------------------------------
 
-    def make(self, input_topic: str, replication_factor: int) -> None:
+    def make(self, input_topic: str, replication_factor: int, *, grows: bool) -> None:
         """Create the topic if it does not exist, and check its partitions and cleanup policy.
+
+        Args:
+            input_topic: the input.
+            replication_factor: of the changelog, if it is created.
+            grows: whether to add the partitions that have been added to the input.
 
         Raises:
             StateRefused: the topic's number of partitions differs from the input's, or its
@@ -110,18 +145,37 @@ class Changelog:
             if_not_exists=True,
         )
         found = len(self._client.partitions(self.topic))
-        if found != count:
+        if found < count and grows:
+            self.grow(count)
+        elif found != count:
             raise StateRefused(
                 f"changelog {self.topic!r} has {found} partitions, but input {input_topic!r} has "
-                f"{count}: both need the same number"
+                f"{count}: both need the same number. If partitions were added to the input, keys "
+                "may be in others than their state; see new_partitions"
             )
+        self.check_policy()
+        self.identify()
+
+    def grow(self, count: int) -> None:
+        """Add partitions, as the input has so many now. Another process may do the same."""
+        try:
+            self._client.add_partitions(self.topic, count)
+        except RequestRefused:
+            if len(self._client.describe_topics([self.topic])[self.topic].partitions) < count:
+                raise
+
+    def check_policy(self) -> None:
+        """Check that the topic is compacted, and nothing else.
+
+        Raises:
+            StateRefused: it is not.
+        """
         policy = self._client.topic_configs(self.topic)["cleanup.policy"].value
         if policy != "compact":
             raise StateRefused(
                 f"changelog {self.topic!r} has cleanup.policy={policy}: the state would lose keys; "
                 "set it to compact"
             )
-        self.identify()
 
     def identify(self) -> None:
         """Fetch the topic id, by which a store is matched with its changelog."""
@@ -170,7 +224,7 @@ class Changelog:
         if not producer_ids:
             return
         for listed in self._client.list_transactions(producer_ids=producer_ids):
-            if listed.transactional_id.startswith(self.id_prefix):
+            if self._is_of_owner(listed.transactional_id):
                 self._client.abort_transaction(listed.transactional_id)
 
     def fence_gone_owners(self) -> None:
@@ -183,12 +237,17 @@ class Changelog:
         with contextlib.suppress(ClientError):
             found = self._client.list_transactions(states=["Ongoing"])
             open_ones = {each.transactional_id for each in found}
-            own = {each for each in open_ones if each.startswith(self.id_prefix)}
+            own = {each for each in open_ones if self._is_of_owner(each)}
             if own:
                 # Asked afterwards: whoever began a transaction is a member, or gone.
                 members = self._client.describe_group(self._group).members
                 for each in own - {member.client_id for member in members}:
                     self._client.abort_transaction(each)
+
+    def _is_of_owner(self, transactional_id: str) -> bool:
+        """Whether it is an `owner_id` of this state, and not of one whose name begins so."""
+        found = transactional_id.removeprefix(self._id_prefix)
+        return found != transactional_id and _UUID.fullmatch(found) is not None
 
     # -- reading -------------------------------------------------------------------------
 
@@ -204,9 +263,10 @@ class Changelog:
 
         Raises:
             StateRefused: the changelog has a later format version, or another program has written
-                to it.
+                to it, or records were deleted from it.
             StateNotExact: another process keeps writing to the changelog.
         """
+        self._check_start(partition)
         for attempt in range(_READS_MAX):
             try:
                 if not self._catch_up(partition, store, self.ends([partition])[partition]):
@@ -220,6 +280,17 @@ class Changelog:
         told = store.checkpoint.position
         is_empty = told is None and len(store) == 0  # needed only without a position
         return self._position(told, partition, is_empty=is_empty)
+
+    def _check_start(self, partition: int) -> None:
+        """Check that nothing was removed except by compaction, which leaves the log's start."""
+        place = TopicPartition(self.topic, partition)
+        start_offset = self._client.list_offsets({place: "earliest"})[place].offset
+        if start_offset > 0:
+            raise StateRefused(
+                f"{self._where(partition)}: it begins at offset {start_offset}, as records were "
+                "deleted, by retention or by a command: the state lacks keys. To start over, "
+                "delete the group's offsets and the changelog"
+            )
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Update the store of a standby to `end`, the current end of the log.
@@ -251,10 +322,13 @@ class Changelog:
             )
         except UnknownTopic as error:
             raise StateRefused(
-                f"changelog {self.topic!r}: {error}. If partitions were added to the input: a "
-                "keyed state does not support this yet"
+                f"changelog {self.topic!r}: {error}. If partitions were added to the input, see "
+                "new_partitions"
             ) from error
-        return {place.partition: End(each.offset, at_ms) for place, each in found.items()}
+        return {
+            place.partition: End(each.offset, at_ms, each.leader_epoch)
+            for place, each in found.items()
+        }
 
     def close(self) -> None:
         """Close the client."""
@@ -272,18 +346,24 @@ class Changelog:
         store.clear()
         end = self.ends([partition])[partition]
         position: bytes | None = None
+        last = -1, b""
         for batch in self._client.snapshot_batches(
             self.topic,
             partitions=[partition],
-            columns=["key", "value"],
+            columns=["key", "value", "offset"],
             allow_inexact=allow_inexact,
         ):
             if is_over():
                 return
             rows = _rows_of(batch)
-            position = rows.pop(POSITION_KEY, position)
+            if POSITION_KEY in rows:
+                position = rows.pop(POSITION_KEY)
+                last = _offset_of(POSITION_KEY, batch), digest(POSITION_KEY, position)
             store.apply(rows, None)
-        store.apply({}, Checkpoint(self.topic_id, *end, position))
+        if last[0] >= end.offset:  # a later one, so the record before `end` is not known
+            last = -1, b""
+        made = Checkpoint(self.topic_id, end.offset, end.at_ms, position, *last, end.leader_epoch)
+        store.apply({}, made)
 
     def _catch_up(self, partition: int, store: Store, end: End) -> bool:
         """Apply the records that the store lacks before `end`, the current end of the log.
@@ -302,14 +382,40 @@ class Changelog:
             columns=["key", "value", "offset"], isolation="read_committed"
         )
         try:
-            for batch in lowlevel.read_range(self._client, wanted, options):
-                if not _is_of_same_log(at, batch):
-                    return False
+            batches = lowlevel.read_range(self._client, wanted, options)
+            first = next((each for each in batches if each.num_rows), None)
+            if not self._is_of_same_log(partition, at, first):
+                return False
+            for batch in [] if first is None else itertools.chain([first], batches):
                 at = _apply(store, at, batch)
         except OffsetOutOfRange:
             return False
-        store.apply({}, at._replace(offset=end.offset, since_ms=end.at_ms))
+        epoch = end.leader_epoch
+        store.apply({}, at._replace(offset=end.offset, since_ms=end.at_ms, leader_epoch=epoch))
         return True
+
+    def _is_of_same_log(self, partition: int, at: Checkpoint, first: pa.RecordBatch | None) -> bool:
+        """Whether the log still has everything that the store has.
+
+        It has if it has the store's last record. If the cleaner has removed that one, the log must
+        have all of the leader epoch in which the store was written: an unclean election cuts a log
+        at the end of an earlier epoch, or within this one.
+
+        Args:
+            partition: the partition of the changelog.
+            at: the store's checkpoint.
+            first: the first records at or after the store's last one; None: there are none.
+        """
+        if first is not None and first.column("offset")[0].as_py() == at.last_offset:
+            key, value = (first.column(each)[0].as_py() for each in ("key", "value"))
+            return digest(key, value) == at.last_digest
+        needed = at.offset if at.last_offset < 0 else at.last_offset + 1
+        if needed == 0:
+            return True
+        if at.leader_epoch < 0:
+            return False
+        found = lowlevel.end_of_epoch(self._client, (self.topic, partition), at.leader_epoch)
+        return found.leader_epoch == at.leader_epoch and found.end_offset >= needed
 
     def _has_tombstones_since(self, since_ms: int, until_ms: int) -> bool:
         """Whether all tombstones written since `since_ms` are still in the log."""
@@ -372,15 +478,10 @@ def _rows_of(batch: pa.RecordBatch) -> dict[bytes, Any]:
     return dict(zip(keys, values, strict=True))
 
 
-def _is_of_same_log(at: Checkpoint, batch: pa.RecordBatch) -> bool:
-    """Whether the log still has the store's last record, or its cleaner has removed it.
-
-    `batch` begins at that record, or after it.
-    """
-    if batch.num_rows == 0 or batch.column("offset")[0].as_py() != at.last_offset:
-        return True
-    key, value = (batch.column(each)[0].as_py() for each in ("key", "value"))
-    return digest(key, value) == at.last_digest
+def _offset_of(key: bytes, batch: pa.RecordBatch) -> int:
+    row = pc.index(batch.column("key"), pa.scalar(key, batch.column("key").type)).as_py()
+    offset: int = batch.column("offset")[row].as_py()
+    return offset
 
 
 def _apply(store: Store, at: Checkpoint, batch: pa.RecordBatch) -> Checkpoint:

@@ -19,7 +19,7 @@ from drumlin.client.errors import ClientError
 from drumlin.state.refused import StateRefused
 from drumlin.state.stores import Checkpoint
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _CACHE_BYTES: Final = 16 << 20
 #: The most rows per query.
 _AT_A_TIME: Final = 500
@@ -32,7 +32,7 @@ _TABLES: Final = (
     "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE checkpoint (topic_id TEXT NOT NULL, offset INTEGER NOT NULL,
         since_ms INTEGER NOT NULL, position BLOB, last_offset INTEGER NOT NULL,
-        last_digest BLOB NOT NULL)""",
+        last_digest BLOB NOT NULL, leader_epoch INTEGER NOT NULL)""",
     f"PRAGMA user_version = {_VERSION}",
 )
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -140,7 +140,7 @@ class DiskStore:
             )
             database.execute("DELETE FROM checkpoint")
             if checkpoint is not None:
-                database.execute("INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?)", checkpoint)
+                database.execute("INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?)", checkpoint)
 
         with self._telling():
             _in_one_step(database, change)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from drumlin.client import arguments
 from drumlin.client.client import connect
-from drumlin.state.changelog import Changelog
+from drumlin.client.transactions.errors import UnknownTransaction
+from drumlin.state.changelog import Changelog, owner_id
+from drumlin.state.options import OutputDelivery, ProcessorOptions
 from drumlin.state.processor import Processor
-from drumlin.state.replicas import Replicas
-from drumlin.state.work import OutputDelivery
+from drumlin.state.standbys.replicas import Replicas
+from drumlin.state.topics import NewPartitions
 
 if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
@@ -29,9 +30,11 @@ def processor(
     start: Literal["earliest", "latest"] = "earliest",
     commit_interval_ms: int = 100,
     idle_timeout_ms: int | None = None,
+    tick_interval_ms: int | None = None,
     decode: Decode | None = None,
     headers: bool = False,
     replication_factor: int = -1,
+    group_instance_id: str | None = None,
     session_timeout_ms: int = 10_000,
     heartbeat_interval_ms: int = 3_000,
     max_poll_interval_ms: int = 300_000,
@@ -40,6 +43,7 @@ def processor(
     folder: str | os.PathLike[str] | None = None,
     standbys: int = 0,
     dead_letters: str | None = None,
+    new_partitions: NewPartitions = "refuse",
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
     """Create a processor of a topic, with its state in the topic `<group>-<state>-changelog`.
@@ -55,10 +59,16 @@ def processor(
         start: where to begin in a partition without a committed offset: "earliest" or "latest".
         commit_interval_ms: how often to commit. A commit makes output visible to read_committed
             readers.
-        idle_timeout_ms: iteration ends after this time without a record; None: never.
+        idle_timeout_ms: iteration ends after this time without a record; None: never. The time
+            begins anew when partitions are assigned, and before the first assignment
+            `max_poll_interval_ms` are added.
+        tick_interval_ms: each partition also gets a batch without records this often, for timers
+            that are due by the clock; None: never.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
         headers: add the column `headers`.
         replication_factor: of the changelog, if it is created; -1: the broker's default.
+        group_instance_id: the name of this process, unique in the group: it keeps its partitions
+            if it is started again within `session_timeout_ms`; None: they move at once.
         session_timeout_ms: a process that sends no heartbeat for this long loses its partitions.
         heartbeat_interval_ms: the time between heartbeats.
         max_poll_interval_ms: a process that takes longer to process a batch loses its partitions.
@@ -73,6 +83,9 @@ def processor(
             quickly when the owner fails; the same in all processes of the group.
         dead_letters: the topic for records that `Processor.run` fails to process; None: such a
             record stops the processor.
+        new_partitions: "refuse": the processor stops when partitions are added to the input, as
+            keys may be in other partitions than their state; "follow": it goes on, with an empty
+            state for each new partition; the same in all processes of the group.
         security: TLS and login, as in `connect`.
 
     Returns:
@@ -89,23 +102,34 @@ def processor(
         arguments.text(name, value)
         if not value:
             raise ValueError(f"{name} is empty")
-    arguments.one_of("start", start, ("earliest", "latest"))
-    arguments.one_of("output", output, ("exactly_once", "at_least_once"))
-    arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
-    arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
-    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
-    if dead_letters is not None:
-        arguments.text("dead_letters", dead_letters)
-    if folder is not None and not isinstance(folder, str | os.PathLike):
-        raise TypeError(f"folder {arguments.shown(folder)}: expected a path")
-    arguments.whole_number("standbys", standbys, 0, 100)
+    options = ProcessorOptions(
+        start=start,
+        commit_interval_ms=commit_interval_ms,
+        idle_timeout_ms=idle_timeout_ms,
+        tick_interval_ms=tick_interval_ms,
+        decode=decode,
+        headers=headers,
+        group_instance_id=group_instance_id,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        max_poll_interval_ms=max_poll_interval_ms,
+        transaction_timeout_ms=transaction_timeout_ms,
+        output=output,
+        folder=folder,
+        standbys=standbys,
+        dead_letters=dead_letters,
+        new_partitions=new_partitions,
+    )
     with contextlib.ExitStack() as undo:
-        # By the members' client ids it is seen whose transactions are nobody's any more.
-        own_id = f"{group}-{state}-{uuid.uuid4()}"
+        own_id = owner_id(group, state, group_instance_id)
         client = connect(bootstrap, client_id=own_id, security=security)
         undo.callback(client.close)
         changelog = Changelog(client, group, state)
-        changelog.make(topic, replication_factor)
+        changelog.make(topic, replication_factor, grows=new_partitions == "follow")
+        if group_instance_id is not None:
+            # The process that had this name before may have left a transaction open.
+            with contextlib.suppress(UnknownTransaction):
+                client.abort_transaction(own_id)
         follower = None
         if standbys:
             other = connect(bootstrap, client_id=f"{own_id}-standby", security=security)
@@ -114,27 +138,6 @@ def processor(
             follower.identify()
         replicas = Replicas(folder, changelog.topic, follower)
         undo.callback(replicas.close)
-        made = Processor(
-            client,
-            topic,
-            group,
-            changelog,
-            own_id,
-            start=start,
-            commit_interval_ms=commit_interval_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            transaction_timeout_ms=transaction_timeout_ms,
-            output=output,
-            standbys=standbys,
-            replicas=replicas,
-            dead_letters=dead_letters,
-            decode=decode,
-            headers=headers,
-            reading={
-                "session_timeout_ms": session_timeout_ms,
-                "heartbeat_interval_ms": heartbeat_interval_ms,
-                "max_poll_interval_ms": max_poll_interval_ms,
-            },
-        )
+        made = Processor(client, topic, group, changelog, own_id, replicas, options)
         undo.pop_all()
     return made

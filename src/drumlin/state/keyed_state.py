@@ -190,6 +190,11 @@ class JournaledState(KeyedState):
         """An upper bound of the total size of the uncommitted values, in bytes."""
         return self._changed_bytes
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether there may be uncommitted changes."""
+        return bool(self._changes)
+
     def changes(self) -> dict[bytes, bytes | None]:
         """The changes for the changelog: the new value of each changed key; None: delete it."""
         stored = self._store.get_many(self._changes)

@@ -13,26 +13,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.errors import ClientError, Undecodable
+from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.state.assignor import StateAssignor
 from drumlin.state.attempts import attempt, dead_letter, place_of
 from drumlin.state.changelog import Changelog
 from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
-from drumlin.state.replicas import Replicas
-from drumlin.state.work import ABORTED, OutputDelivery, Owned, Work
+from drumlin.state.options import ProcessorOptions
+from drumlin.state.standbys.assignor import StateAssignor
+from drumlin.state.standbys.replicas import Replicas
+from drumlin.state.timing.ticks import Ticks
+from drumlin.state.topics import Topics
+from drumlin.state.work import ABORTED, Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.arguments import Decode
     from drumlin.client.client import Client
     from drumlin.client.tables import TableLike
 
@@ -44,6 +48,8 @@ _ABORTS_MAX: Final = 5
 _FAILING_S: Final = 60.0
 #: The most bytes of uncommitted changes, which are in memory. More are committed early.
 _CHANGED_BYTES_MAX: Final = 64 << 20
+#: How long a poll may take before the first assignment, with which the idle time begins.
+_JOINING_S: Final = 0.1
 
 
 class Processor:
@@ -60,32 +66,30 @@ class Processor:
         group: str,
         changelog: Changelog,
         own_id: str,
-        *,
-        start: Literal["earliest", "latest"],
-        commit_interval_ms: int,
-        idle_timeout_ms: int | None,
-        transaction_timeout_ms: int,
-        output: OutputDelivery,
-        standbys: int,
         replicas: Replicas,
-        dead_letters: str | None,
-        decode: Decode | None,
-        headers: bool,
-        reading: Mapping[str, Any],
+        options: ProcessorOptions,
     ) -> None:
         self._client = client
         self._topic = topic
         self._group = group
         self._changelog = changelog
-        self._start = start
-        self._commit_interval_s = commit_interval_ms / 1000
-        self._idle_timeout_s = None if idle_timeout_ms is None else idle_timeout_ms / 1000
-        topic_id = client.describe_topics([topic])[topic].topic_id
-        self._input = Position(group, topic, topic_id or "", 0)
-        self._work = Work(client, changelog, self._input, own_id, transaction_timeout_ms, output)
-        self._dead_letters = dead_letters
-        self._decode = decode
-        self._headers = headers
+        self._options = options
+        self._commit_interval_s = options.commit_interval_ms / 1000
+        self._has_assignment = False
+        self._idle: IdleDeadline | None = None
+        self._topics = Topics(client, topic, changelog, options.new_partitions)
+        self._input = Position(group, topic, self._topics.input_id, 0)
+        self._work = Work(
+            client,
+            changelog,
+            self._topics,
+            self._input,
+            own_id,
+            options.transaction_timeout_ms,
+            options.output,
+        )
+        self._ticks = Ticks(options.tick_interval_ms)
+        self._tick = _no_records(topic, options.has_headers)
         self._replicas = replicas
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
@@ -93,7 +97,7 @@ class Processor:
         self._aborts = 0  # in a row
         self._failing_since = 0.0
         self._is_closed = False
-        assignor = StateAssignor(topic, standbys, replicas.offsets, replicas.follow)
+        assignor = StateAssignor(topic, options.standbys, replicas.offsets, replicas.follow)
         self._consumer = client.consumer(
             topic,
             group=group,
@@ -103,8 +107,8 @@ class Processor:
             on_assigned=self._assigned,
             on_revoked=self._revoked,
             on_lost=self._lost,
-            headers=headers or dead_letters is not None,
-            **reading,
+            headers=options.has_headers,
+            **options.of_consumer,
         )
 
     # -- for the user's code -------------------------------------------------------------
@@ -137,6 +141,7 @@ class Processor:
             TypeError, ValueError: a field of the record is invalid.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
@@ -152,6 +157,7 @@ class Processor:
             TypeError, ValueError: invalid data or options.
         """
         self._check_output(topic)
+        self._work.has_written.add(self._partition)
         self._work.append(data, topic, options)
 
     def _check_batch(self) -> None:
@@ -201,19 +207,22 @@ class Processor:
         handle(self._shown(batch))
 
     def _refuse(self, record: pa.RecordBatch, error: Exception) -> None:
-        if self._dead_letters is None:
+        if self._options.dead_letters is None or record.num_rows == 0:
             raise error
-        _log.warning("dead letter: %s: %r", place_of(self._topic, record), error)
+        _log.warning("dead letter: %s: %r", place_of(self._topic, record, self._partition), error)
         letter = dead_letter(self._topic, record, error)
         self._work.send(
-            self._dead_letters, letter["value"], letter["key"], {"headers": letter["headers"]}
+            self._options.dead_letters,
+            letter["value"],
+            letter["key"],
+            {"headers": letter["headers"]},
         )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        if self._dead_letters is not None:
+        if self._options.dead_letters is not None:
             raise ClientError(
                 "with dead_letters, batches are processed by a function: see Processor.run"
             )
@@ -228,9 +237,9 @@ class Processor:
 
     def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch for the user's code: decoded, and with headers only if requested."""
-        if not self._headers and self._dead_letters is not None:
+        if not self._options.headers and self._options.dead_letters is not None:
             batch = batch.drop_columns(["headers"])
-        return decoded(batch, self._decode, self._topic)
+        return decoded(batch, self._options.decode, self._topic)
 
     def _advance(self) -> pa.RecordBatch | None:
         """The next batch. The previous one now counts as processed."""
@@ -247,26 +256,47 @@ class Processor:
 
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None after `idle_timeout_ms` without one, once all work is committed."""
-        idle_at = _after(self._idle_timeout_s)
+        if self._idle is None:
+            self._idle = self._idle_deadline()
+        idle, ticks = self._idle, self._ticks
         while True:
             due_at = _NEVER if self._since is None else self._since + self._commit_interval_s
             now = time.monotonic()
             if now >= due_at or self._work.changed_bytes >= _CHANGED_BYTES_MAX:
                 self._commit_or_rewind()
                 continue
-            if now >= idle_at:
+            if idle is not None and idle.is_over:
                 if self._since is None or self._commit_or_rewind():
+                    self._idle = None
                     return None
-                idle_at = _after(self._idle_timeout_s)
+                idle.begin()
                 continue
-            until = min(due_at, idle_at)
-            batch = self._consumer.poll(None if until == _NEVER else (until - now) * 1000)
+            partition = ticks.next(self._work.owned.keys(), now)
+            if partition is not None:
+                return self._given(self._tick, partition)
+            due_at = min(due_at, ticks.at(now))
+            left_s = min(due_at - now, _NEVER if idle is None else idle.remaining_s)
+            if not self._has_assignment:
+                self._has_assignment = self._consumer.has_assignment
+                left_s = min(left_s, _JOINING_S)
+            batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             if batch is not None:
-                return self._given(batch)
+                self._idle = None
+                return self._given(batch, batch.column("partition")[0].as_py())
 
-    def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _idle_deadline(self) -> IdleDeadline | None:
+        options = self._options
+        if options.idle_timeout_ms is None:
+            return None
+        return IdleDeadline(
+            options.idle_timeout_ms,
+            options.max_poll_interval_ms,
+            lambda: self._consumer.has_assignment,
+        )
+
+    def _given(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         self._batch = batch
-        self._partition = batch.column("partition")[0].as_py()
+        self._partition = partition
         if self._since is None:
             self._since = time.monotonic()
         return batch
@@ -277,6 +307,7 @@ class Processor:
         partitions = sorted(each.partition for each in places)
         if not partitions:
             return
+        self._topics.check()
         self._changelog.await_former_owners(partitions)
         self._changelog.fence_gone_owners()
         committed = self._client.committed_offsets(self._group, require_stable=True)
@@ -288,9 +319,11 @@ class Processor:
                 place, told, committed.get(place), self._input, self._changelog.topic
             )
             if offset is None:
-                offset = self._client.list_offsets({place: self._start})[place].offset
+                offset = self._client.list_offsets({place: self._options.start})[place].offset
             self._work.owned[partition] = Owned(JournaledState(store), offset)
             self._consumer.seek(*place, offset)
+        if self._idle is not None:
+            self._idle.begin()
 
     def _revoked(self, places: Iterable[TopicPartition]) -> None:
         self._commit_or_rewind()
@@ -392,9 +425,10 @@ class Processor:
     def _explain(self, error: BaseException) -> None:
         """Add a note with the records that were being processed."""
         if self._batch is not None:
+            place = place_of(self._topic, self._batch, self._partition)
             error.add_note(
-                f"while processing {place_of(self._topic, self._batch)}; work since the last "
-                "commit is aborted, and the next run reads its records again"
+                f"while processing {place}; work since the last commit is aborted, and the next "
+                "run reads its records again"
             )
 
     def __repr__(self) -> str:
@@ -408,6 +442,9 @@ class Processor:
 _NEVER: Final = float("inf")
 
 
-def _after(seconds: float | None) -> float:
-    """The monotonic time in this many seconds; None: infinity."""
-    return _NEVER if seconds is None else time.monotonic() + seconds
+def _no_records(topic: str, has_headers: bool) -> pa.RecordBatch:
+    """A batch like those of the consumer, without a record."""
+    import pyarrow as pa
+
+    schema = schema_of(ReadOptions(headers=has_headers)).with_metadata({"topic": topic})
+    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
+from drumlin.state.options import OutputDelivery
 from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
+    from drumlin.state.topics import Topics
 
-OutputDelivery = Literal["exactly_once", "at_least_once"]
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
@@ -60,6 +61,7 @@ class Work:
         self,
         client: Client,
         changelog: Changelog,
+        topics: Topics,
         begin: Position,
         own_id: str,
         transaction_timeout_ms: int,
@@ -69,6 +71,7 @@ class Work:
         Args:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
+            topics: are checked by each commit.
             begin: identifies the input and the group; its offset is ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
@@ -79,11 +82,14 @@ class Work:
         self.owned: dict[int, Owned] = {}
         self._client = client
         self._changelog = changelog
+        self._topics = topics
         self._timeout_ms = transaction_timeout_ms
         self._commits = 0
         self._transactional_id = own_id
         self._transaction: Transaction | None = None
         self._writers: dict[str, Writer] = {}
+        #: The partitions for which output was written since the last commit.
+        self.has_written: set[int] = set()
         #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
         self._abort_reason: ClientError | None = None
         #: The output of the current attempt, held back; None: outside attempts.
@@ -184,9 +190,10 @@ class Work:
     def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata
     ) -> None:
-        """Commit all work. Unchanged positions are left out.
+        """Commit all work. Partitions without any are left out.
 
         Raises:
+            StateRefused: the input or the changelog is not the same topic any more.
             ClientError: one of ABORTED if certainly nothing was committed.
         """
         if self._abort_reason is not None:
@@ -199,11 +206,14 @@ class Work:
             raise CommitFailed(
                 f"not committed: this process is no longer in group {member.group_id!r}"
             )
+        self._topics.check()
         if not self._is_output_exact:
             for writer in self._writers.values():
                 writer.flush()
         changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
+        # Before the records are sent: their leaders have these epochs, or later ones.
+        epochs = lowlevel.known_leader_epochs(self._client, self._changelog.topic)
         report = transaction.append(
             _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
@@ -211,21 +221,26 @@ class Work:
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
         self._forget_writers()
+        self.has_written.clear()
         for place, each in moved.items():
             owned = self.owned[place.partition]
             owned.committed_offset = each.offset
             end_offset = report.partitions[place.partition].end_offset
             position = changes[place].pop(POSITION_KEY)
-            owned.state.commit(changes[place], self._checkpoint(end_offset, position))
+            epoch = epochs.get(place.partition, -1)
+            owned.state.commit(changes[place], self._checkpoint(end_offset, position, epoch))
 
-    def _checkpoint(self, end_offset: int, position: bytes | None) -> Checkpoint:
+    def _checkpoint(self, end_offset: int, position: bytes | None, epoch: int) -> Checkpoint:
         """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
-        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last)
+        return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last, epoch)
 
     def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
         owned = self.owned.get(place.partition)
-        return owned is not None and owned.committed_offset != to.offset
+        if owned is None:
+            return False
+        has_output = place.partition in self.has_written
+        return owned.committed_offset != to.offset or owned.state.is_changed or has_output
 
     def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
         """The partition's changes, followed by the position in the input."""
@@ -241,6 +256,7 @@ class Work:
         self._forget_writers()
         self._abort_reason = None
         self._held = None
+        self.has_written.clear()
         for each in self.owned.values():
             each.state.abort()
         if transaction is not None and transaction.state in ("open", "unknown"):

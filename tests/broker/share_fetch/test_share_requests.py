@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,10 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from drumlin.broker.context import RequestContext
+from drumlin.broker.handlers import share_acknowledge, share_fetch
+from drumlin.broker.loop.later import Later
+from drumlin.broker.share_fetch import acknowledgements as acknowledging
 from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_partitions.reads import read_batches
@@ -21,6 +27,8 @@ from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
 from drumlin.turns import to_end
+from drumlin.wire.messages import RequestHeader
+from drumlin.wire.protocol.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from rig.time.stepped import Stepped
 from rig.time.turn_lengths import single_steps
 from storage.samples import prepared
@@ -202,5 +210,74 @@ def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> N
             assert (behind.is_cut, behind.fetched.batches) == (True, [InclusiveRange(500, 500)])
             for each in (found, rest, behind):
                 each.slice.release()
+
+    asyncio.run(main())
+
+
+def _context(broker: Any) -> RequestContext:
+    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, listener_name="PLAINTEXT")
+    return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0))
+
+
+def test_a_fetch_that_waits_keeps_no_request(tmp_path: Path) -> None:
+    """A large request is freed in a thread, which needs its last reference."""
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[1]], {}, _TOPIC_ID)
+            partition = FetchPartition(partition_index=0, acknowledgement_batches=())
+            request = ShareFetchRequest(
+                group_id="g",
+                member_id="m",
+                share_session_epoch=0,
+                max_wait=timedelta(seconds=20),
+                min_bytes=1,
+                max_records=1,
+                batch_size=1,
+                topics=(FetchTopic(topic_id=_TOPIC_ID, partitions=(partition,)),),
+                forgotten_topics_data=(),
+            )
+            alone = sys.getrefcount(request)
+            answer = await share_fetch.handle(_context(broker), request)
+            assert isinstance(answer, Later)
+            assert not answer.is_settled
+            assert sys.getrefcount(request) == alone
+            answer.cancel()
+
+    asyncio.run(main())
+
+
+def test_what_an_acknowledgement_has_gathered_is_freed_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed = 0
+
+    class Counted(SessionPartition):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            nonlocal freed
+            freed += 1
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            monkeypatch.setattr(acknowledging, "SessionPartition", Counted)
+            context, member = _context(broker), Member("g", "m")
+            broker.shares.sessions.open(member, (), 1, 10, acknowledges=False)
+            request: Any = SimpleNamespace(
+                group_id="g",
+                member_id="m",
+                share_session_epoch=1,
+                is_renew_ack=False,
+                topics=[
+                    SimpleNamespace(topic_id=UUID(int=each + 100), partitions=[_partition(0)])
+                    for each in range(500)
+                ],
+            )
+            work, before_end = Stepped(share_acknowledge.handle(context, request)), 0
+            for _ in work:
+                before_end = freed
+            assert freed == 500
+            assert before_end >= 499
 
     asyncio.run(main())

@@ -49,9 +49,8 @@ def test_a_file_says_it_and_the_command_line_comes_first(
 def test_what_is_wrong_with_a_file_is_named(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "landing.properties"
     path.write_text("topic=t\n")
-    assert (
-        "topic: unknown here; there are batch.offsets" in run("land", "--properties", str(path)).err
-    )
+    told = run("land", "--properties", str(path)).err
+    assert "topic: unknown here; there are bad.records, batch.offsets" in told
     path.write_text("topics=t\nto=delta:x\nbatch.offsets=many\n")
     told = run("land", "--properties", str(path)).err
     assert "batch.offsets: expected a positive number, not 'many'" in told

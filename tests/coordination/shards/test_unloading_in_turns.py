@@ -28,8 +28,8 @@ from coordination.transactions.test_coordinator import run as run_with_transacti
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer
-from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
+from drumlin.turns import forget
 from drumlin.wire.error_codes import ErrorCode
 from rig.data.committed_offsets import commit_offsets
 from rig.time.stepped import Stepped

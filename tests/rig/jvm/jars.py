@@ -46,14 +46,14 @@ def java() -> str:
     return _once(_find_java)
 
 
-def jar_folder(script: str, kafka_version: str | None = None) -> str:
-    """The folder with what a script fetches; of Kafka's jars, another version than the newest.
+def jar_folder(script: str, version: str | None = None) -> str:
+    """The folder with what a script fetches; another version than the script's own, if named.
 
     Raises:
         Unavailable: this machine cannot have them.
     """
     java()
-    return _once(_fetch, script, kafka_version)
+    return _once(_fetch, script, version)
 
 
 def _find_java() -> str:
@@ -64,11 +64,12 @@ def _find_java() -> str:
     return found
 
 
-def _fetch(script: str, kafka_version: str | None) -> str:
+def _fetch(script: str, version: str | None) -> str:
     environment = dict(os.environ)
-    if kafka_version is not None:
-        environment.pop("KAFKA_LIBS", None)  # it names jars of the newest version
-        environment["KAFKA_VERSION"] = kafka_version
+    if version is not None:
+        name = script.removesuffix("-jars").upper()
+        environment.pop(f"{name}_LIBS", None)  # it names jars of the script's own version
+        environment[f"{name}_VERSION"] = version
     try:
         done = subprocess.run(
             [_SCRIPTS / script],

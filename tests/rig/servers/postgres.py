@@ -1,7 +1,7 @@
 """A PostgreSQL of a test's own, with logical replication, on a free port of the loopback interface.
 
 `DRUMLIN_TEST_POSTGRES` names the folder of its programs; else that of Debian is taken, or the one
-that comes with the package `pgserver`. Nothing happens on
+that comes with the package `pgserver`. Others come from Maven, by their version. Nothing happens on
 import. `Unavailable` says why a machine cannot have one; tests skip with it.
 """
 
@@ -14,13 +14,17 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import psycopg
 import pytest
 
+from rig.jvm import jars
 from rig.ports import free_ports
 from rig.waiting import wait_until
 
@@ -57,6 +61,28 @@ def _programs() -> Path:
     raise Unavailable("no PostgreSQL: apt-get install postgresql, or pip install pgserver")
 
 
+def programs_of(version: str) -> Path:
+    """The folder with the programs of a version, which is fetched once.
+
+    Raises:
+        Unavailable: this machine cannot have them.
+    """
+    try:
+        libs = Path(jars.jar_folder("postgres-jars", version))
+    except jars.Unavailable as error:
+        raise Unavailable(str(error)) from None
+    programs = libs.parent / "programs"
+    if not programs.exists():
+        (jar,) = libs.glob("embedded-postgres-binaries-*.jar")
+        with tempfile.TemporaryDirectory(dir=libs.parent) as folder, zipfile.ZipFile(jar) as packed:
+            (name,) = (each for each in packed.namelist() if each.endswith(".txz"))
+            with packed.open(name) as archive, tarfile.open(fileobj=archive, mode="r:xz") as found:
+                found.extractall(f"{folder}/programs", filter="tar")
+            with contextlib.suppress(OSError):  # another process was quicker
+                Path(folder, "programs").rename(programs)
+    return programs / "bin"
+
+
 def _version_of(programs: Path) -> int:
     name = programs.parent.name
     return int(name) if name.isdecimal() else 0
@@ -76,9 +102,16 @@ def _user() -> dict[str, Any]:
 class Postgres:
     """One server; it keeps its port and its data when it is started again."""
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
-        self._programs, self._user = _programs(), _user()
-        self._settings = {**_SETTINGS, **(settings or {})}
+    def __init__(
+        self,
+        settings: dict[str, str] | None = None,
+        version: str | None = None,
+        copied: Path | None = None,
+    ) -> None:
+        self._version = version
+        self._programs = _programs() if version is None else programs_of(version)
+        self._user = _user()
+        self.settings = {**_SETTINGS, **(settings or {})}
         # Not in pytest's folder, which other users may not enter.
         self.directory = Path(tempfile.mkdtemp(prefix="drumlin-postgres-"))
         if self._user:
@@ -86,7 +119,18 @@ class Postgres:
         self.data = self.directory / "data"
         self.port = free_ports(1)[0]
         self.process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "-D", self.data, "-U", "admin", "-A", "trust", "-E", "UTF8", "-N")
+        if copied is None:
+            self._run("initdb", "-D", self.data, "-U", "admin", "-A", "trust", "-E", "UTF8", "-N")
+        else:
+            self._run("cp", "-a", copied, self.data, folder=Path("/bin"))
+
+    def standby(self, slot: str, **settings: str) -> Self:
+        """A standby of this server, which must not be running now. It follows by a slot."""
+        address = f"host=127.0.0.1 port={self.port} user=admin dbname=postgres"
+        more = {"primary_conninfo": address, "primary_slot_name": slot, **settings}
+        found = type(self)({**self.settings, **more}, self._version, self.data)
+        (found.data / "standby.signal").touch()
+        return found
 
     def url(self, database: str = "postgres", user: str = "admin") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
@@ -95,7 +139,7 @@ class Postgres:
         assert self.process is None, "already running"
         command = [self._programs / "postgres", "-D", self.data, "-p", str(self.port)]
         command += ["-k", self.directory]
-        for name, value in self._settings.items():
+        for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         with (self.directory / "postgres.out").open("ab") as sink:
             self.process = subprocess.Popen(
@@ -136,11 +180,13 @@ class Postgres:
         if self.process.poll() is not None:
             said = (self.directory / "postgres.out").read_text(errors="replace")
             raise AssertionError(f"PostgreSQL has ended:\n{said[-2000:]}")
-        command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(command, check=False).returncode == 0
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.url(), connect_timeout=5).close()
+            return True
+        return False
 
-    def _run(self, program: str, *arguments: object) -> None:
-        command = [str(self._programs / program), *map(str, arguments)]
+    def _run(self, program: str, *arguments: object, folder: Path | None = None) -> None:
+        command = [str((folder or self._programs) / program), *map(str, arguments)]
         ended = subprocess.run(
             command, capture_output=True, text=True, cwd=self.directory, check=False, **self._user
         )
@@ -149,10 +195,12 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def running_postgres(settings: dict[str, str] | None = None) -> Iterator[Postgres]:
+def running_postgres(
+    settings: dict[str, str] | None = None, version: str | None = None
+) -> Iterator[Postgres]:
     """One server for the tests of a block, which are skipped where there can be none."""
     try:
-        server = Postgres(settings)
+        server = Postgres(settings, version)
     except Unavailable as error:
         pytest.skip(str(error))
     try:

@@ -10,7 +10,7 @@ import pytest
 
 import drumlin
 from drumlin.spark import land
-from drumlin.spark.landing.target import RecordsLost
+from drumlin.spark.landing.targets.target import RecordsLost
 from spark.topics import Topic
 
 SESSION: Any = None  # it is not come to

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
+from drumlin.storage.files.folder_marker import LEAVING
 from drumlin.storage.replacement.log_move import LogMove
 from drumlin.wire.error_codes import KafkaError
 from storage.replacement.test_log_move import CONFIG, fill, folders, opened
-from storage.samples import create
+from storage.samples import append, create, open_logs
 
 
 def test_a_log_that_is_deleted_is_not_moved(tmp_path: Path) -> None:
@@ -65,3 +68,46 @@ def test_nothing_of_a_deleted_log_is_noted_for_its_successor(
     ):
         assert not checkpoint.get(key), checkpoint.path
     logs.close()
+
+
+def test_a_note_in_the_folder_of_a_successor_does_not_keep_it_from_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is deleted, and created again in the same log dir, as its old folder is marked;
+    then the broker is started without the log dir to which the log of the first topic was moved.
+    """
+    dirs = tmp_path / "one", tmp_path / "two"
+    fill(dirs)
+    logs, log = opened(dirs)
+    source, target = logs.directories
+    move = LogMove(log, target)
+    move.begin()
+    files = source.files
+    replace_file = files.replace_file
+
+    def replace_log(path: str, *rest: Any) -> None:
+        if path.endswith(LEAVING):
+            logs.delete("t", 0)
+            logs.wanted_places["t", 0] = source
+            append(logs.create("t", 0, UUID(int=9), CONFIG, is_new=True))
+        replace_file(path, *rest)
+
+    monkeypatch.setattr(files, "replace_file", replace_log)
+    log.is_moving = True
+    with pytest.raises((OSError, KafkaError)):
+        move.complete()
+        move.adopt()
+    move.abandon()
+    logs.close()
+    assert (dirs[0] / "t-0" / LEAVING).exists()
+    away = dirs[1].rename(tmp_path / "away")
+    dirs[1].write_text("in its place")
+    logs = open_logs(*dirs, config=CONFIG)
+    successor = logs.get("t", 0)
+    assert successor is not None
+    assert successor.log_end_offset == 1
+    logs.close()
+    dirs[1].unlink()
+    away.rename(dirs[1])
+    open_logs(*dirs, config=CONFIG).close()
+    assert not (dirs[0] / "t-0" / LEAVING).exists()

@@ -28,6 +28,7 @@ from drumlin.broker.several_apis.committable_offsets import (
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.metadata.image import TopicState
+from drumlin.turns import forget
 from drumlin.wire.by_hand.commit_request import read_commit_request
 from drumlin.wire.by_hand.commit_response import commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -76,7 +77,10 @@ async def _respond(
 
 
 async def _told(version: int, sorted_out: SortedOut, codes: Iterable[ErrorCode]) -> EncodedBody:
-    return await commit_response(version, await sorted_out.results(codes))
+    results = await sorted_out.results(codes)
+    answer = await commit_response(version, results)
+    await forget(results, *sorted_out.collections)
+    return answer
 
 
 def _find_topic(

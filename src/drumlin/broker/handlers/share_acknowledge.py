@@ -22,7 +22,7 @@ from drumlin.broker.share_fetch.acknowledgements import (
 from drumlin.broker.share_fetch.answers import by_topic, current_leader
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_partitions.sessions import FINAL_EPOCH, INITIAL_EPOCH
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.share_acknowledge import (
@@ -62,7 +62,9 @@ async def handle(
     if epoch == FINAL_EPOCH:
         shares.leave(session)
     hints = LeaderHints(context.broker, context.listener)
-    return await _told(answers, lock_duration_s, hints)
+    answer = await _told(answers, lock_duration_s, hints)
+    await forget(answers, said)
+    return answer
 
 
 async def _told(
@@ -78,10 +80,12 @@ async def _told(
         )
         partitions.append((shared, told))
         await give_way()
+    responses = await by_topic(ShareAcknowledgeTopicResponse, partitions)
+    await forget(partitions)
     return ShareAcknowledgeResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=await by_topic(ShareAcknowledgeTopicResponse, partitions),
+        responses=responses,
         node_endpoints=tuple(NodeEndpoint(**each._asdict()) for each in hints.addresses()),
     )

@@ -35,7 +35,7 @@ from drumlin.broker.share_partitions.sessions import (
     SessionPartition,
 )
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.share_fetch import (
@@ -87,7 +87,9 @@ async def handle(
         max_bytes=request.max_bytes,
         max_wait_s=request.max_wait.total_seconds(),
     )
-    return waiting(_respond(context, request, member, fetch, begun))
+    await forget(named, forgotten, said)
+    # Not `request` itself: it is freed in a thread, unless the answer refers to it.
+    return waiting(_respond(context, request.share_session_epoch, member, fetch, begun))
 
 
 async def _named(
@@ -141,7 +143,7 @@ async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: flo
 
 async def _respond(
     context: RequestContext,
-    request: ShareFetchRequest,
+    epoch: int,
     member: Member,
     fetch: ShareFetch,
     begun: Acknowledging,
@@ -150,13 +152,15 @@ async def _respond(
     acknowledged = await begun.answers()
     shares = context.broker.shares
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
-    if request.share_session_epoch == FINAL_EPOCH:
+    if epoch == FINAL_EPOCH:
         shares.leave(fetch.session)
     named = [*fetch.given, *fetch.errors, *acknowledged]
-    if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
+    if epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer names all partitions of the session
     hints = LeaderHints(context.broker, context.listener)
-    return await _told(named, fetch, acknowledged, lock_duration_s, hints)
+    answer = await _told(named, fetch, acknowledged, lock_duration_s, hints)
+    await forget(named, fetch.partitions, fetch.errors, acknowledged)
+    return answer
 
 
 async def _told(
@@ -171,11 +175,13 @@ async def _told(
         if shared not in partitions:
             partitions[shared] = _partition(shared, fetch, acknowledged, hints)
         await give_way()
+    responses = await by_topic(ShareFetchableTopicResponse, partitions.items())
+    await forget(partitions)
     return ShareFetchResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
         acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
-        responses=await by_topic(ShareFetchableTopicResponse, partitions.items()),
+        responses=responses,
         node_endpoints=tuple(NodeEndpoint(**each._asdict()) for each in hints.addresses()),
     )
 

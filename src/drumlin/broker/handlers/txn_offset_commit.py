@@ -31,7 +31,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 from drumlin.wire.by_hand.commit_request import TxnCommitRequest, read_txn_commit_request
 from drumlin.wire.by_hand.commit_response import TopicResult, txn_commit_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -66,8 +66,11 @@ async def _work(context: RequestContext, request: Unread, version: int) -> Encod
     asked = await read_txn_commit_request(version, *request)
     sorted_out = await sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
-        return await _commit(context, asked, sorted_out)
-    return await _answer(version, asked, sorted_out, [])
+        answer = await _commit(context, asked, sorted_out)
+    else:
+        answer = await _answer(version, asked, sorted_out, [])
+    await forget(asked.commit.topics, *sorted_out.collections)
+    return answer
 
 
 async def _commit(
@@ -150,4 +153,6 @@ async def _answer(
     for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
         await give_way()
-    return await txn_commit_response(version, told)
+    answer = await txn_commit_response(version, told)
+    await forget(results, told)
+    return answer

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from drumlin.background import look_at
 from drumlin.replication.partition import Partition
 
 Blocking = Callable[..., Awaitable[Any]]
@@ -54,7 +55,7 @@ class Flushes:
         if not partition.is_flush_due:
             return replicated
         both = asyncio.ensure_future(_both(self.flush(partition), replicated))
-        both.add_done_callback(_look_at)
+        both.add_done_callback(look_at)
         return both
 
     async def _run(self, partition: Partition) -> None:
@@ -72,14 +73,8 @@ class Flushes:
 def _shared(future: asyncio.Future[None]) -> asyncio.Future[None]:
     """A separate future for each caller, who may cancel or ignore it."""
     own = asyncio.shield(future)
-    own.add_done_callback(_look_at)
+    own.add_done_callback(look_at)
     return own
-
-
-def _look_at(confirmed: asyncio.Future[None]) -> None:
-    """Retrieve the error, as asyncio would warn if no request is waiting any more."""
-    if not confirmed.cancelled():
-        confirmed.exception()
 
 
 async def _both(one: asyncio.Future[None], other: asyncio.Future[None]) -> None:

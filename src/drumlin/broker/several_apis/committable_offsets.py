@@ -48,6 +48,11 @@ class SortedOut(NamedTuple):
     refused: Refused | None = None
     by_id: bool = False
 
+    @property
+    def collections(self) -> list[list[Any] | dict[Any, Any]]:
+        """What may be large, for `forget`."""
+        return [self.accepted] if self.refused is None else [self.accepted, self.refused]
+
     async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
         """The results; `codes` has one code for each accepted offset, in order.
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_partitions.sessions import SessionPartition
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 from drumlin.wire.by_hand.leader_hints import CurrentLeader
 from drumlin.wire.error_codes import ErrorCode
 
@@ -47,4 +47,6 @@ async def by_topic(
     for topic_id, answers in topics.items():
         responses.append(topic_response(topic_id=topic_id, partitions=tuple(answers)))
         await give_way()
-    return tuple(responses)
+    answer = tuple(responses)
+    await forget(topics, responses)
+    return answer

@@ -170,7 +170,7 @@ class _Folders:
                 except OSError as error:
                     self._leave_alone(path, error)
                     continue
-                has_left = self.is_partial and may_have_left(path, self._files)
+                has_left = self.is_partial and may_have_left(path, topic_id, self._files)
                 if topic_id in (topic.topic_id, NO_TOPIC_ID) and not has_left:
                     found[node_id] = log_dir
         return found

@@ -26,6 +26,7 @@ class Server(NamedTuple):
     system_id: str
     may_create: bool  # publications in the database
     wal_lsn: str
+    timeline: int  # 0 of a standby
 
 
 class FoundTable(NamedTuple):
@@ -57,7 +58,8 @@ class Slot(NamedTuple):
     database: str | None
     active_pid: int | None
     confirmed_lsn: str | None
-    is_lost: bool
+    lost_by: str | None  # why its changes are gone; None: they are not
+    is_failover: bool  # whether standbys may have it, too
 
 
 class Publication(NamedTuple):
@@ -77,7 +79,10 @@ SELECT current_setting('server_version_num')::int, current_setting('wal_level'),
   pg_is_in_recovery(), current_database(), current_user::text,
   (SELECT system_identifier::text FROM pg_control_system()),
   has_database_privilege(current_database(), 'CREATE'),
-  CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text
+  CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text,
+  -- The name of a WAL file begins with its timeline.
+  CASE WHEN pg_is_in_recovery() THEN 0
+    ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END
 """
 # A deferrable unique constraint, checked at the end of a transaction, cannot identify a row.
 _TABLES: Final = """
@@ -114,8 +119,14 @@ FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 """
 _SLOT: Final = "SELECT to_jsonb(s)::text FROM pg_replication_slots s WHERE slot_name = %s"
 _KEPT_WAL: Final = """
-SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 FROM pg_replication_slots
-WHERE slot_name = %s
+SELECT pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+  ELSE pg_current_wal_lsn() END, restart_lsn)::int8
+FROM pg_replication_slots WHERE slot_name = %s
+"""
+_FLUSHED: Final = """
+SELECT pg_wal_lsn_diff(now.lsn, '0/0'), (
+  SELECT pg_wal_lsn_diff(now.lsn, restart_lsn) FROM pg_replication_slots WHERE slot_name = %s)
+FROM (SELECT pg_current_wal_flush_lsn() AS lsn) now
 """
 _PUBLICATION: Final = """
 SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate, p.puballtables,
@@ -153,14 +164,18 @@ def slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
 
     for (text,) in rows(connection, _SLOT, (name,)):
         found = json.loads(text)
+        # Slots can be lost since PostgreSQL 13; older servers keep all WAL that a slot needs.
+        lost_by = found.get("invalidation_reason")
+        if lost_by is None and found.get("wal_status") == "lost":
+            lost_by = "wal_removed"
         return Slot(
             name,
             found["plugin"],
             found["database"],
             found["active_pid"],
             found["confirmed_flush_lsn"],
-            # Slots can be lost since PostgreSQL 13; older servers keep all WAL that a slot needs.
-            found.get("wal_status") == "lost" or found.get("invalidation_reason") is not None,
+            lost_by,
+            found.get("failover", False),
         )
     return None
 
@@ -170,6 +185,12 @@ def kept_wal_bytes(connection: psycopg.Connection[Any], name: str) -> int | None
     for (found,) in rows(connection, _KEPT_WAL, (name,)):
         return None if found is None else int(found)
     return None
+
+
+def flushed_and_kept(connection: psycopg.Connection[Any], name: str) -> tuple[int, int | None]:
+    """The LSN up to which the server has WAL, and the bytes of it that it keeps for a slot."""
+    ((lsn, kept_bytes),) = rows(connection, _FLUSHED, (name,))
+    return int(lsn), None if kept_bytes is None else int(kept_bytes)
 
 
 def publication(connection: psycopg.Connection[Any], name: str) -> Publication | None:

@@ -19,6 +19,8 @@ from drumlin.capture.database.catalog import (
 _VERSION_MIN: Final = 120000
 #: The first version that can publish a partitioned table as one.
 _ROOTS_FROM: Final = 130000
+#: The first version whose slots can be synchronized to standbys.
+FAILOVER_FROM: Final = 170000
 
 
 class Problem(NamedTuple):
@@ -42,12 +44,16 @@ def matches(full_name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(full_name, each) for each in literal)
 
 
-def server_problems(server: Server, slot: Slot | None) -> list[Problem]:
+def server_problems(server: Server, slot: Slot | None, is_failover: bool) -> list[Problem]:
     """Problems of the server's configuration, the slot, and the user's rights."""
     found = []
     if server.version < _VERSION_MIN:
         version = server.version // 10000
         found.append(Problem(f"PostgreSQL {version} is too old", "12 is the first that is known"))
+    if is_failover and server.version < FAILOVER_FROM:
+        version = server.version // 10000
+        cure = "PostgreSQL 17 is the first; leave out --failover"
+        found.append(Problem(f"PostgreSQL {version} does not bring slots to standbys", cure))
     if server.is_in_recovery:
         found.append(Problem("the server is a standby", "give the --url of the primary"))
     if server.wal_level != "logical":

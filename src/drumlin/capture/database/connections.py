@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.errors import CaptureError
+from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.values.types import SESSION
 
 if TYPE_CHECKING:
@@ -16,25 +16,22 @@ if TYPE_CHECKING:
 
 NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
 _APPLICATION: Final = "drumlin capture"
-_CONNECT_TIMEOUT_S: Final = 10
+#: So that a machine that has vanished is noticed within a minute or so.
+_ENDURANCE: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+#: The first libpq that can ask for a primary, even one whose transactions are read-only by default.
+_PRIMARY_FROM: Final = 140000
 #: No timeouts: a snapshot takes long, and its transaction is idle while the log is written.
 _PATIENCE: Final = {
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": "0",
     "statement_timeout": "0",
 }
-
-
-class DatabaseLost(CaptureError, ConnectionError):
-    """The database cannot be reached, or a connection to it broke. A retry may succeed."""
-
-
-class DatabaseChanged(DatabaseLost):
-    """A statement's tables or slot were changed meanwhile. A retry reads the catalog again."""
-
-
-class DatabaseRefused(CaptureError):
-    """The database has returned an error that a retry does not cure."""
 
 
 def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any]:
@@ -57,7 +54,10 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     settings = {**SESSION, **({} if is_replication else _PATIENCE)}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     given["options"] = f"{given.get('options') or ''} {options}".strip()
-    given.setdefault("connect_timeout", _CONNECT_TIMEOUT_S)
+    for name, value in _ENDURANCE.items():
+        given.setdefault(name, value)
+    if "," in str(given.get("host") or given.get("hostaddr") or ""):
+        given.setdefault("target_session_attrs", _primary(driver))
     given.setdefault("application_name", _APPLICATION)
     if is_replication:
         given["replication"] = "database"
@@ -66,6 +66,11 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     except driver.Error as error:
         raise failure_of(error, None) from None
     return found
+
+
+def _primary(driver: Any) -> str:
+    """What has libpq pass over standbys, if the URL names several hosts."""
+    return "primary" if driver.pq.version() >= _PRIMARY_FROM else "read-write"
 
 
 def loaded() -> Any:

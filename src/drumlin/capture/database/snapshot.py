@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseRefused
+from drumlin.capture.errors import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
 from drumlin.capture.values.copy_text import parse_line
@@ -26,9 +26,14 @@ WHERE (c.oid::int8 = ANY(%s)
 
 
 def create_slot(
-    replication: psycopg.Connection[Any], slot: str, should_stop: Callable[[], bool]
+    replication: psycopg.Connection[Any],
+    slot: str,
+    is_failover: bool,
+    should_stop: Callable[[], bool],
 ) -> tuple[int, str]:
     """Create the slot; returns its LSN, and the name of the snapshot exported at that LSN.
+
+    `is_failover`: whether standbys synchronize it, which servers can from PostgreSQL 17 on.
 
     The server first waits for all open transactions. Other connections can import the snapshot
     until this connection runs another command.
@@ -37,7 +42,8 @@ def create_slot(
         DatabaseLost, DatabaseRefused: the slot was not created.
         Stopped: the capture was asked to stop.
     """
-    statement = f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT"
+    how = "(SNAPSHOT 'export', FAILOVER)" if is_failover else "EXPORT_SNAPSHOT"
+    statement = f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL pgoutput {how}"
     result = waiting.result_of(replication, statement, should_stop)
     _, lsn, snapshot, _ = (result.get_value(0, each) or b"" for each in range(4))
     return parse_lsn(lsn.decode()), snapshot.decode()

@@ -7,9 +7,11 @@ import select
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database import connections
+from drumlin.capture.database import connections, failover
 from drumlin.capture.database.catalog import quoted
-from drumlin.capture.database.connections import DatabaseLost, DatabaseRefused, failure_of
+from drumlin.capture.database.connections import failure_of
+from drumlin.capture.database.failover import Identity
+from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.messages.frames import Data, Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
 
@@ -25,12 +27,17 @@ _STREAMING_FROM: Final = 140000
 class Stream:
     """The changes of one slot from an LSN on. Must be closed."""
 
-    def __init__(self, url: str, slot: str, publication: str, start_lsn: int) -> None:
+    def __init__(
+        self, url: str, identity: Identity, slot: str, publication: str, start_lsn: int
+    ) -> None:
         """
+        `identity`: of the server on which `start_lsn` was checked. Of several hosts, this
+        connection may reach another one.
+
         Raises:
             DatabaseLost, DatabaseRefused: the slot cannot be read.
         """
-        self._connection: psycopg.Connection[Any] = connections.connect(url, is_replication=True)
+        self._connection: psycopg.Connection[Any] = failover.connect(url, identity)
         self._connector = self._connection.pgconn
         self._flushed_lsn = self._received_lsn = start_lsn
         psycopg = connections.loaded()

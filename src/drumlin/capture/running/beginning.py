@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from drumlin.capture.database.catalog import Server, Slot
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 
-_ANEW = (
+_ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
     "what differs"
 )
+#: The settings that have a server remove WAL which a slot needs, by reason of the invalidation.
+_LOST_BY: Final = {
+    "wal_removed": "max_slot_wal_keep_size",
+    "idle_timeout": "idle_replication_slot_timeout",
+    "wal_level_insufficient": "wal_level",
+    "rows_removed": "a conflict with the primary's vacuum",
+}
 
 
 class FromSnapshot(NamedTuple):
@@ -25,6 +33,7 @@ class FromStream(NamedTuple):
     """The stream continues at this LSN: the topics hold all changes before, and none after it."""
 
     lsn: int
+    changed_lsn: int
 
 
 def beginning(
@@ -33,8 +42,11 @@ def beginning(
     slot: Slot | None,
     server: Server,
     slot_name: str,
+    ended: Mapping[int, int],
 ) -> FromSnapshot | FromStream:
     """The starting point of this capture.
+
+    `ended`: the timelines that preceded the server's, with the LSN at which each ended.
 
     Raises:
         CaptureRefused: wherever it began, changes would be lost or written twice.
@@ -48,35 +60,82 @@ def beginning(
                 f"SELECT pg_drop_replication_slot('{slot_name}'), or take another --name"
             )
         return FromSnapshot(drops_slot=slot is not None)
+    lsn = _common_lsn(position, position.lsn, server, ended)
     if slot is None:
         raise CaptureRefused(
-            f"slot {slot_name} is gone, and with it the changes after {lsn_text(position.lsn)}: "
-            f"{_ANEW}"
+            f"slot {slot_name} is gone, and with it the changes after {lsn_text(lsn)}"
+            f"{_promoted(position, server)}: {_ANEW}"
         )
     if slot.plugin != "pgoutput" or slot.database != server.database:
         raise CaptureRefused(
             f"slot {slot_name} is of database {slot.database} and plugin {slot.plugin}, "
             f"and not of this capture: {_ANEW}"
         )
-    if slot.is_lost:
+    if slot.lost_by is not None:
         raise CaptureRefused(
             f"slot {slot_name} is lost: the server has removed changes after "
-            f"{lsn_text(position.lsn)} (max_slot_wal_keep_size): {_ANEW}"
+            f"{lsn_text(lsn)} ({_LOST_BY.get(slot.lost_by, slot.lost_by)}): {_ANEW}"
         )
     confirmed = parse_lsn(slot.confirmed_lsn or "0/0")
-    if confirmed > position.lsn:
+    if confirmed > lsn:
         raise CaptureRefused(
             f"slot {slot_name} was advanced by someone else: the changes from "
-            f"{lsn_text(position.lsn)} to {lsn_text(confirmed)} "
-            f"({confirmed - position.lsn:,} bytes of WAL) are missing in the topics: {_ANEW}"
+            f"{lsn_text(lsn)} to {lsn_text(confirmed)} "
+            f"({confirmed - lsn:,} bytes of WAL) are missing in the topics: {_ANEW}"
         )
-    if parse_lsn(server.wal_lsn) < position.lsn:
+    if parse_lsn(server.wal_lsn) < lsn:
         raise CaptureRefused(
             f"the database is at {server.wal_lsn}, and the topics are at "
-            f"{lsn_text(position.lsn)} already: it was restored to an earlier state, which they do "
+            f"{lsn_text(lsn)} already: it was restored to an earlier state, which they do "
             f"not have: {_ANEW}"
         )
-    return FromStream(position.lsn)
+    changed_lsn = position.lsn if position.changed_lsn is None else position.changed_lsn
+    return FromStream(lsn, min(changed_lsn, lsn))
+
+
+def has_changed_timeline(position: Position | None, server: Server) -> bool:
+    """Whether the server's history must be known, to compare its LSNs with the position."""
+    return (
+        position is not None
+        and position.lsn is not None
+        and position.timeline is not None
+        and position.timeline != server.timeline
+    )
+
+
+def _common_lsn(position: Position, lsn: int, server: Server, ended: Mapping[int, int]) -> int:
+    """The LSN up to which the topics have the server's changes, and no others.
+
+    Raises:
+        CaptureRefused: they have changes that the server does not have.
+    """
+    if not has_changed_timeline(position, server):
+        return lsn
+    assert position.timeline is not None
+    end = ended.get(position.timeline)
+    if end is None:
+        raise CaptureRefused(
+            f"the server writes timeline {server.timeline}, and the topics are on timeline "
+            f"{position.timeline}, which is no earlier one of it: --url leads to a former primary, "
+            f"or to a database that was restored: give the --url of the primary; or {_ANEW}"
+        )
+    if lsn <= end:
+        return lsn
+    changed_lsn = lsn if position.changed_lsn is None else position.changed_lsn
+    if changed_lsn <= end:  # what follows the end did not change a captured table
+        return end
+    raise CaptureRefused(
+        f"the server was promoted, or restored, at {lsn_text(end)}, and did not have the last "
+        f"changes of the topics, which end at {lsn_text(changed_lsn)} ({changed_lsn - end:,} bytes "
+        f"of WAL further): {_ANEW} (synchronized_standby_slots on the primary prevents it)"
+    )
+
+
+def _promoted(position: Position, server: Server) -> str:
+    """Why a slot may be missing."""
+    if not has_changed_timeline(position, server):
+        return ""
+    return " (a standby was promoted, and did not have the slot: --failover brings it there)"
 
 
 def check_form(definition: Definition | None, form: str) -> None:

@@ -13,7 +13,7 @@ from drumlin.capture.database.catalog import quoted
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
-from drumlin.capture.log.position import Definition
+from drumlin.capture.log.position import Counts, Definition
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import plan
 from drumlin.capture.running.options import CaptureOptions
@@ -35,6 +35,8 @@ class CaptureStatus(NamedTuple):
 
     `lag_bytes`: the WAL after the slot's confirmed LSN; None without a slot. `missing_bytes`: how
     far the slot is ahead of the topics, because someone else has advanced it; normally 0.
+    `lag_s` and the counts are as of the last position, which an idle capture writes as often as its
+    heartbeat says; None: not known.
     """
 
     name: str
@@ -49,6 +51,11 @@ class CaptureStatus(NamedTuple):
     tables: dict[str, str]  # topic by table
     reading: list[str]  # tables that are not completely read yet
     kept_bytes: int | None  # WAL that the server keeps for the slot
+    is_failover: bool  # whether standbys may have the slot, too
+    lag_s: float | None  # for how long the topics may have lacked a change
+    records: int | None  # written by the last process
+    transactions: int | None  # of the database, that it has written
+    restarts: int | None  # of its connections
 
 
 def setup(options: CaptureOptions) -> list[str]:
@@ -84,6 +91,7 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         is_paused = definition is not None and definition.is_paused
         phase = "snapshot" if position.lsn is None else "paused" if is_paused else "stream"
     lsn = None if position is None else position.lsn
+    counts = None if position is None else position.counts
     confirmed = (
         None if slot is None or slot.confirmed_lsn is None else parse_lsn(slot.confirmed_lsn)
     )
@@ -96,11 +104,24 @@ def status(url: str, client: Client, name: str) -> CaptureStatus:
         None if confirmed is None else max(parse_lsn(server.wal_lsn) - confirmed, 0),
         max(confirmed - lsn, 0) if confirmed is not None and lsn is not None else 0,
         slot is not None and slot.active_pid is not None,
-        slot is not None and slot.is_lost,
+        slot is not None and slot.lost_by is not None,
         {} if definition is None else {each.full_name: each.topic for each in definition.tables},
         [] if definition is None else [each.full_name for each in definition.unread],
         kept_bytes,
+        slot is not None and slot.is_failover,
+        None if lsn is None else _lag_s(counts, lsn >= parse_lsn(server.wal_lsn)),
+        None if counts is None else counts.records,
+        None if counts is None else counts.transactions,
+        None if counts is None else counts.restarts,
     )
+
+
+def _lag_s(counts: Counts | None, is_there: bool) -> float | None:
+    if is_there:
+        return 0.0
+    if counts is None or counts.current_ms is None:
+        return None
+    return max(time.time_ns() // 1_000_000 - counts.current_ms, 0) / 1000
 
 
 def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
@@ -112,6 +133,11 @@ def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
     """
 
     def unread(definition: Definition) -> Definition:
+        if definition.system_id.startswith("mariadb:"):
+            raise CaptureRefused(
+                f"capture {name} is of a MariaDB, which reads its tables again after `drumlin "
+                "capture remove` and a new start"
+            )
         chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
         if not chosen:
             there = ", ".join(each.full_name for each in definition.tables)
@@ -155,7 +181,7 @@ def _commit_changed(
     try:
         position = outputs.read_position(client, names)
         definition = outputs.read_definition(client, names)
-        if position is None or definition is None or position.lsn is None:
+        if position is None or definition is None or not position.is_complete:
             raise CaptureRefused(f"the first snapshot of capture {names.name} is not complete")
         definition = change(definition)
         output.commit(position, definition)

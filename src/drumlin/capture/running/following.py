@@ -16,6 +16,7 @@ from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
@@ -23,6 +24,7 @@ from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, 
 from drumlin.capture.running import plan, wal_limit
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
+from drumlin.capture.running.progress import Progress
 from drumlin.capture.running.reading import Reading
 from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.rows import TypesChanged
@@ -36,6 +38,7 @@ _WAIT_READING_S: Final = 0.01
 _SILENT_S: Final = 1.0
 #: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
+_SAMPLE_S: Final = 1.0
 
 
 class BeginAgain(Exception):
@@ -54,17 +57,25 @@ class Following:
         types: Types,
         changes: Changes,
         stream: Stream,
+        timeline: int,
+        changed_lsn: int,
         definition: Definition,
         reading: Reading,
         left_out: set[int],
+        progress: Progress,
     ) -> None:
         self._options, self._run = options, run
         self._connection, self._output = connection, output
         self._types, self._changes, self._stream = types, changes, stream
         self._definition, self._reading, self._left_out = definition, reading, left_out
+        progress.unread_tables = len(definition.unread)
+        self._progress = progress
         self._streamed = StreamedTransactions()
-        self._silent_until_s = self._look_at_s = 0.0
-        self._pace = Pace(changes.end_lsn, time.monotonic(), options.heartbeat_s)
+        self._silent_until_s = self._look_at_s = self._sample_at_s = 0.0
+        self._transactions = 0  # that wait for the next commit
+        self._timeline = timeline
+        lsn, now_s = changes.end_lsn, time.monotonic()
+        self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
         self.commits = 0
 
     def go(self) -> None:
@@ -94,6 +105,7 @@ class Following:
                     stream.confirm(pace.committed_lsn)
             if changes.in_transaction:
                 continue
+            self._progress.reached(pace.committed_lsn if output.record_count else pace.taken_lsn)
             if self._reading.is_on:
                 self._read_on()
             if pace.is_due(output.size_bytes, frame is not None, time.monotonic()):
@@ -130,6 +142,7 @@ class Following:
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
             if self._output.record_count:
+                self._transactions += 1
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
                 self._pace.heard(self._changes.end_lsn)
@@ -159,6 +172,7 @@ class Following:
         if finished is not None:
             table, count = finished
             self._definition = self._definition.with_tables([table._replace(is_read=True)])
+            self._progress.unread_tables -= 1
             self._commit(self._definition)
             self._options.tell(f"{table.full_name}: {count:,} rows read into topic {table.topic}")
 
@@ -175,11 +189,22 @@ class Following:
             self._stream.confirm(self._pace.committed_lsn)
 
     def _commit(self, definition: Definition | None = None) -> None:
-        self._output.commit(Position(self._run, self._pace.taken_lsn), definition)
+        pace, count = self._pace, self._output.record_count
+        counts = self._progress.counts(count, self._transactions)
+        reached = Position(self._run, pace.taken_lsn, self._timeline, pace.changed_lsn, counts)
+        self._output.commit(reached, definition)
+        self._progress.wrote(count, self._transactions)
+        self._transactions = 0
         self._pace.committed(time.monotonic())
         self.commits += 1
         self._stream.confirm(self._pace.committed_lsn)
         self._look()
+
+    def _sample(self) -> None:
+        names = Names(self._options.name)
+        lsn, kept_bytes = catalog.flushed_and_kept(self._connection, names.slot)
+        self._progress.sampled(lsn, kept_bytes, time.time_ns() // 1_000_000)
+        self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
 
     def _look(self) -> None:
         """Check for what the stream does not show: other tables, commands, the WAL limit.
@@ -188,6 +213,9 @@ class Following:
         notice that it is fenced.
         """
         now_s = time.monotonic()
+        if now_s >= self._sample_at_s:
+            self._sample_at_s = now_s + _SAMPLE_S
+            self._sample()
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S

@@ -34,6 +34,8 @@ class CaptureOptions:
     max_wal_bytes: int | None
     on_max_wal: OnMaxWal
     form: Form
+    is_failover: bool
+    metrics_listener: str | None
     tell: Callable[[str], None]
     should_stop: Callable[[], bool]
 

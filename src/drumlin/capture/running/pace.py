@@ -16,18 +16,22 @@ _SHARED_S: Final = 0.2
 class Pace:
     """The progress of one connection."""
 
-    def __init__(self, lsn: int, now_s: float, heartbeat_s: float) -> None:
+    def __init__(
+        self, lsn: int, now_s: float, heartbeat_s: float, changed_lsn: int | None = None
+    ) -> None:
         #: All transactions before this LSN are committed in the log.
         self.committed_lsn = lsn
         #: All transactions before this LSN were taken from the stream.
         self.taken_lsn = lsn
+        #: The end of the last transaction with changes of captured tables.
+        self.changed_lsn = lsn if changed_lsn is None else changed_lsn
         self._heartbeat_s = heartbeat_s
         self._last_s = now_s
         self._waiting_since_s: float | None = None
 
     def took(self, lsn: int, now_s: float) -> None:
         """Record that a source transaction ended at this LSN."""
-        self.taken_lsn = max(self.taken_lsn, lsn)
+        self.taken_lsn = self.changed_lsn = max(self.taken_lsn, lsn)
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
 

@@ -10,6 +10,7 @@ from drumlin.capture.changes import Table
 from drumlin.capture.database import catalog, checks, waiting
 from drumlin.capture.database.catalog import FoundTable, Publication, Server, Slot, quoted
 from drumlin.capture.database.checks import Problem
+from drumlin.capture.database.failover import Identity
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.names import Names, check_distinct, topic_of
 from drumlin.capture.log.position import Definition
@@ -29,6 +30,11 @@ class Found(NamedTuple):
     added: Sequence[FoundTable] = ()  # tables that match too, but were created later
     unpublished: Sequence[FoundTable] = ()  # added or unread tables to add to the publication
     left_out: Mapping[int, str] = MappingProxyType({})  # by oid: why a later table is not captured
+
+    @property
+    def identity(self) -> Identity:
+        """Of the server that was looked at."""
+        return Identity(self.server.system_id, self.server.timeline)
 
     def definition(self, prefix: str, own_topic: str, form: str) -> Definition:
         """The definition of a capture of these tables.
@@ -75,7 +81,7 @@ def look(
     """
     server = catalog.server(connection)
     slot = catalog.slot(connection, names.slot)
-    problems = checks.server_problems(server, slot)
+    problems = checks.server_problems(server, slot, options.is_failover)
     every = catalog.tables(connection)
     matching = checks.chosen(every, options.tables)
     publication = catalog.publication(connection, names.publication)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
-from drumlin.capture.database import catalog, connections
+from drumlin.capture.database import catalog, connections, failover
+from drumlin.capture.database.failover import Identity
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.waiting import Stopped
-from drumlin.capture.errors import CaptureRefused, CaptureReplaced
+from drumlin.capture.errors import CaptureRefused, CaptureReplaced, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
@@ -22,10 +25,17 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
 from drumlin.capture.running import following, plan, wal_limit
-from drumlin.capture.running.beginning import FromSnapshot, beginning, check_form
+from drumlin.capture.running.beginning import (
+    FromSnapshot,
+    FromStream,
+    beginning,
+    check_form,
+    has_changed_timeline,
+)
 from drumlin.capture.running.following import BeginAgain, Following
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
+from drumlin.capture.running.progress import Phase, Progress
 from drumlin.capture.running.reading import Reading
 from drumlin.capture.running.snapshot_run import SnapshotRun, create_topics
 from drumlin.capture.running.wal_limit import TooMuchWal
@@ -43,12 +53,14 @@ _WAIT_S: Final = 0.1
 class Session:
     """State kept between connections: the name of the run, the topics whose rows it needs."""
 
-    def __init__(self, options: CaptureOptions, client: Client, run: str) -> None:
+    def __init__(
+        self, options: CaptureOptions, client: Client, run: str, progress: Progress
+    ) -> None:
         self.options, self._client, self.run = options, client, run
-        self._names = Names(options.name)
+        self._names, self._progress = Names(options.name), progress
         self._needed: set[str] = set()
         self._left_out: set[int] = set()  # tables reported as not captured
-        self._has_begun = self._is_paused_told = False
+        self._has_begun = self._is_paused_told = self._is_failover_told = False
         #: Whether the database was ever reached, so that its address must be right.
         self.has_connected = False
         #: The number of commits since the process began: it shows progress.
@@ -74,6 +86,8 @@ class Session:
     def _go(self) -> None:
         with contextlib.closing(connections.connect(self.options.url)) as connection:
             self.has_connected = True
+            if self._has_begun and catalog.server(connection).is_in_recovery:
+                raise DatabaseLost("the server is a standby, and was not promoted yet")
             position, known = self._look_into_log(connection)
             wal_limit.check(connection, self.options)
             check_form(known, self.options.form.name)
@@ -110,6 +124,7 @@ class Session:
         if not self._is_paused_told:
             self.options.tell("paused, until `drumlin capture resume`")
         self._is_paused_told = True
+        self._progress.began(Phase.PAUSED)
         look_at_s = time.monotonic() + following.LOOK_S
         while not self.options.should_stop():
             time.sleep(_WAIT_S)
@@ -117,6 +132,7 @@ class Session:
                 look_at_s = time.monotonic() + following.LOOK_S
                 _, known = self._look_into_log(connection)
                 wal_limit.check(connection, self.options)
+                self._progress.kept_bytes = catalog.kept_wal_bytes(connection, self._names.slot)
                 if known is None:
                     raise CaptureReplaced("this capture was removed meanwhile")
                 if not known.is_paused:
@@ -128,6 +144,8 @@ class Session:
         if not outputs.has_own_topic(self._client, self._names):
             return None, None
         position = outputs.read_position(self._client, self._names)
+        if position is not None and position.binlog is not None:
+            raise CaptureRefused(f"capture {self._names.name} is of a MariaDB: take another --name")
         if position is None or position.lsn is None:
             return position, None
         return position, outputs.read_definition(self._client, self._names)
@@ -152,16 +170,24 @@ class Session:
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
         check_form(known, self.options.form.name)
-        begin = beginning(position, definition, found.slot, found.server, names.slot)
+        ended: Mapping[int, int] = {}
+        if has_changed_timeline(position, found.server):
+            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
+                ended = failover.ended_timelines(asked, found.server.timeline)
+        begin = beginning(position, definition, found.slot, found.server, names.slot, ended)
         if isinstance(begin, FromSnapshot):
             form = self.options.form.name
             definition = found.definition(self.options.prefix, names.topic, form)
+            self._progress.began(Phase.SNAPSHOT)
+            self._progress.unread_tables = len(definition.tables)
             output.commit(Position(self.run, None), definition)
         else:
             assert definition is not None
             more = self._more(found, definition)
             definition = definition.with_tables(more)
-            output.commit(Position(self.run, begin.lsn), definition if more else None)
+            reached = Position(self.run, begin.lsn, found.server.timeline, begin.changed_lsn)
+            reached = replace(reached, counts=self._progress.counts())
+            output.commit(reached, definition if more else None)
         self._has_begun = True
         # A fenced predecessor may still hold the slot.
         wal_limit.end_reader(connection, names.slot)
@@ -170,16 +196,18 @@ class Session:
             plan.publish_added(connection, found, definition, names, should_stop)
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
-            taken = SnapshotRun(self.options, names, self._client, output, self.run)
+            taken = SnapshotRun(self.options, names, self._client, output, self.run, self._progress)
             lsn = taken.take(connection, found, definition)
+            begin = FromStream(lsn, lsn)
         else:
-            lsn = begin.lsn
             plan.publish_added(connection, found, definition, names, should_stop)
             create_topics(self._client, definition, self.options.partitions)
-            self.options.tell(f"continuing at {lsn_text(lsn)}")
+            self._keep_on_standbys(found)
+            self.options.tell(f"continuing at {lsn_text(begin.lsn)}")
             self._tell_tables(found)
         self.commits += 1
-        self._follow(connection, output, definition, lsn)
+        self._tell_of_standbys(connection)
+        self._follow(connection, output, definition, found.identity, begin)
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
         """The tables to add to an existing capture; none if any of them cannot be added."""
@@ -207,12 +235,30 @@ class Session:
                 self.options.tell(f"not captured, as it came later: {why}")
         self._left_out.update(found.left_out)
 
+    def _keep_on_standbys(self, found: Found) -> None:
+        if self.options.is_failover and found.slot is not None and not found.slot.is_failover:
+            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
+                failover.keep_on_standbys(asked, self._names.slot)
+
+    def _tell_of_standbys(self, connection: psycopg.Connection[Any]) -> None:
+        if (
+            self.options.is_failover
+            and not self._is_failover_told
+            and not failover.waits_for_standbys(connection)
+        ):
+            self.options.tell(
+                "synchronized_standby_slots is empty: the topics may be ahead of a standby that is "
+                "promoted, and the capture then refuses to go on; have it name the standby's slot"
+            )
+        self._is_failover_told = True
+
     def _follow(
         self,
         connection: psycopg.Connection[Any],
         output: Output,
         definition: Definition,
-        lsn: int,
+        identity: Identity,
+        begin: FromStream,
     ) -> None:
         unread, should_stop = definition.unread, self.options.should_stop
         with contextlib.ExitStack() as stack:
@@ -224,9 +270,17 @@ class Session:
             reading = Reading(connection, unread, types, rows, self._needed, should_stop, form)
             on_truncate = self.options.on_truncate
             changes = Changes(
-                definition.tables, types, rows, lsn, on_truncate, reading, form, definition.database
+                definition.tables,
+                types,
+                rows,
+                begin.lsn,
+                on_truncate,
+                reading,
+                form,
+                definition.database,
             )
-            stream = Stream(self.options.url, self._names.slot, self._names.publication, lsn)
+            url, slot, publication = self.options.url, self._names.slot, self._names.publication
+            stream = Stream(url, identity, slot, publication, begin.lsn)
             stack.enter_context(contextlib.closing(stream))
             current = Following(
                 self.options,
@@ -236,11 +290,15 @@ class Session:
                 types,
                 changes,
                 stream,
+                identity.timeline,
+                begin.changed_lsn,
                 definition,
                 reading,
                 self._left_out,
+                self._progress,
             )
             try:
+                self._progress.began(Phase.STREAM)
                 current.go()
             except RowsNeeded as needed:
                 self._needed.add(needed.topic)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database import catalog, connections, snapshot
+from drumlin.capture.database import catalog, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
@@ -22,6 +23,7 @@ from drumlin.capture.running import wal_limit
 from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
+from drumlin.capture.running.progress import Progress
 from drumlin.capture.values.record import Op, Place, Record, place_of
 from drumlin.capture.values.types import Types
 
@@ -46,9 +48,10 @@ class SnapshotRun:
         client: Client,
         output: Output,
         run: str,
+        progress: Progress,
     ) -> None:
         self._options, self._names, self._client = options, names, client
-        self._output, self._run = output, run
+        self._output, self._run, self._progress = output, run, progress
         self._form = options.form
         self._place: Place = {}
         self._check_at_s = 0.0
@@ -64,19 +67,23 @@ class SnapshotRun:
             Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
-        replication = connections.connect(self._options.url, is_replication=True)
+        replication = failover.connect(self._options.url, found.identity)
         with contextlib.closing(replication):
             should_stop = self._options.should_stop
-            lsn, name = snapshot.create_slot(replication, self._names.slot, should_stop)
+            is_failover = self._options.is_failover
+            lsn, name = snapshot.create_slot(
+                replication, self._names.slot, is_failover, should_stop
+            )
             tables = snapshot.take_over(connection, name, found.tables, should_stop)
         self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
         for table in tables:
             count = self._take_table(connection, table, topics[table.oid], types)
+            self._progress.unread_tables -= 1
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
-        self._output.commit(Position(self._run, lsn))
+        self._commit(Position(self._run, lsn, found.server.timeline, lsn))
         self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
         return lsn
 
@@ -87,7 +94,7 @@ class SnapshotRun:
         shape = self._form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
         with contextlib.closing(TopicRows(self._form)) as rows:
-            if _has_records(self._client, topic):
+            if has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(connection, table, self._options.should_stop):
                 key, value = shape.key(row), shape.value(row)
@@ -111,8 +118,13 @@ class SnapshotRun:
         if self._output.size_bytes >= _COMMIT_BYTES:
             if self._options.should_stop():
                 raise Stopped
-            self._output.commit(Position(self._run, None))
+            self._commit(Position(self._run, None))
             self._check_wal()
+
+    def _commit(self, position: Position) -> None:
+        count = self._output.record_count
+        self._output.commit(replace(position, counts=self._progress.counts(count)))
+        self._progress.wrote(count, 0)
 
     def _check_wal(self) -> None:
         now_s = time.monotonic()
@@ -139,6 +151,6 @@ def create_topics(client: Client, definition: Definition, partitions: int) -> No
             )
 
 
-def _has_records(client: Client, topic: str) -> bool:
+def has_records(client: Client, topic: str) -> bool:
     ends = client.offsets(topic)
     return any(ends[each] > start for each, start in client.offsets(topic, "earliest").items())

@@ -27,13 +27,16 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, examples
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from drumlin.spark.landing.land import Landing
+    from drumlin.client.values.registry import SchemaRegistry
+    from drumlin.spark.landing.run import Landing
 
 EXAMPLES: Final = examples(
     "drumlin land --topics flights --to parquet:/data/lake",
     "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
     "drumlin land --topics users --to iceberg:lake/shop.users",
     "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
+    "drumlin land --topics flights --to delta:/data/flights --partition-by day --compact",
+    "drumlin land --topics orders --to delta:/data/orders --format avro --registry http://r:8081",
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
 )
@@ -41,12 +44,31 @@ EXAMPLES: Final = examples(
 _HERE: Final = "--master local[*,4] pyspark-shell"
 _TOPICS: Final = "topics"
 _TO: Final = "to"
-_MODE: Final = "mode"
-_GROUP: Final = "group"
 _BATCH: Final = "batch.offsets"
 _EVERY: Final = "every.seconds"
+_PATIENCE: Final = "patience.seconds"
+_COMPACT: Final = "compact.small.files"
 _BOOTSTRAP: Final = "bootstrap.servers"
-_KNOWN: Final = frozenset({_TOPICS, _TO, _MODE, _GROUP, _BATCH, _EVERY, _BOOTSTRAP})
+_MODE: Final = "mode"
+_PARTITION: Final = "partition.by"
+_LOGIN: Final = "registry.user"
+_PASSWORD: Final = "registry.password"  # noqa: S105 - it is a name
+_REGISTRY: Final = "registry.url"
+#: The properties of runs that are passed on as they are, by the argument of `land`.
+_TEXTS: Final = {
+    "group": "group",
+    "format": "values.format",
+    "schema": "values.schema",
+    "subject": "values.subject",
+    "message": "values.message",
+    "bad_records": "bad.records",
+    "metrics_listener": "metrics.listener",
+}
+_KNOWN: Final = {
+    *(_TOPICS, _TO, _BATCH, _EVERY, _PATIENCE, _COMPACT, _BOOTSTRAP, _MODE, _PARTITION),
+    *(_LOGIN, _PASSWORD, _REGISTRY),
+    *_TEXTS.values(),
+}
 
 
 class HowToLand(StrEnum):
@@ -54,6 +76,29 @@ class HowToLand(StrEnum):
 
     APPEND = "append"
     UPSERT = "upsert"
+
+
+class Apart(StrEnum):
+    """By which rows are kept apart."""
+
+    DAY = "day"
+    HOUR = "hour"
+
+
+class ValuesAre(StrEnum):
+    """How values are written."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class BadOnes(StrEnum):
+    """What becomes of records whose values cannot be decoded."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    COLUMN = "column"
 
 
 class _Asked(NamedTuple):
@@ -107,6 +152,56 @@ def land(
         int | None,
         Option("--every", metavar="SECONDS", min=1, help="Go on, with this pause, until Ctrl-C."),
     ] = None,
+    partition_by: Annotated[
+        Apart | None,
+        Option("--partition-by", help="Keep days or hours apart; appended topics only."),
+    ] = None,
+    values_format: Annotated[
+        ValuesAre | None,
+        Option("--format", help="Land the fields of values as columns; default: their bytes."),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        Option(
+            "--schema",
+            metavar="TEXT",
+            help="Of values: for json as in 'id long, name string'. Default: the registry's.",
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        Option("--registry", metavar="URL", help="Has the schemas whose ids values begin with."),
+    ] = None,
+    subject: Annotated[
+        str | None,
+        Option("--subject", help="Of the registry; default: {topic}-value."),
+    ] = None,
+    bad_records: Annotated[
+        BadOnes | None,
+        Option("--bad-records", help="Where values cannot be decoded; default: fail."),
+    ] = None,
+    rebuild: Annotated[
+        bool, Option("--rebuild", help="Read all of the log, and make the target equal to it.")
+    ] = False,
+    compact: Annotated[
+        bool, Option("--compact", help="Merge small files of the target after each round.")
+    ] = False,
+    patience: Annotated[
+        int | None,
+        Option(
+            "--patience",
+            metavar="SECONDS",
+            help="Try so long if servers cannot be reached; default: 120.",
+        ),
+    ] = None,
+    metrics_listener: Annotated[
+        str | None,
+        Option(
+            "--metrics-listener",
+            metavar="HOST:PORT",
+            help="Where Prometheus may fetch metrics, as 127.0.0.1:9405.",
+        ),
+    ] = None,
     properties: Annotated[
         Path | None,
         Option("--properties", metavar="FILE", help="Has these options, and TLS and login."),
@@ -139,13 +234,24 @@ def land(
         _TOPICS: ",".join(topics) if topics else None,
         _TO: to,
         _MODE: mode.value if mode else None,
-        _GROUP: group,
+        _PARTITION: partition_by.value if partition_by else None,
         _BATCH: batch_offsets,
         _EVERY: every,
+        _PATIENCE: patience,
+        _COMPACT: "true" if compact else None,
         _BOOTSTRAP: bootstrap,
+        _REGISTRY: registry,
+        _TEXTS["group"]: group,
+        _TEXTS["format"]: values_format.value if values_format else None,
+        _TEXTS["schema"]: schema,
+        _TEXTS["subject"]: subject,
+        _TEXTS["bad_records"]: bad_records.value if bad_records else None,
+        _TEXTS["metrics_listener"]: metrics_listener,
     }
     with _told():
-        given = _properties(properties) | {name: each for name, each in said.items() if each}
+        given = _properties(properties) | {
+            name: each for name, each in said.items() if each is not None
+        }
         asked = _asked(given, _security(properties) | _security(command_config))
         from drumlin.spark.landing import land as landing
 
@@ -161,6 +267,8 @@ def land(
                 asked.to,
                 stop=_stop_by_signal(),
                 on_progress=_progress(),
+                on_retry=_retried,
+                rebuild=rebuild,
                 **asked.arguments,
                 **asked.of_runs,
             )
@@ -178,13 +286,18 @@ def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
     arguments = {
         "bootstrap": given.get(_BOOTSTRAP) or DEFAULT_BOOTSTRAP,
         "mode": given.get(_MODE),
+        "partition_by": given.get(_PARTITION),
         **{f"kafka.{name}": text for name, text in security.items()},
     }
-    of_runs: dict[str, Any] = {"group": given.get(_GROUP)}
-    if _BATCH in given:
-        of_runs["batch_offsets"] = _number(_BATCH, given[_BATCH])
-    if _EVERY in given:
-        of_runs["every_s"] = _number(_EVERY, given[_EVERY])
+    of_runs: dict[str, Any] = {
+        argument: given[name] for argument, name in _TEXTS.items() if name in given
+    }
+    of_runs["registry"] = _registry(given)
+    numbers = {"batch_offsets": _BATCH, "every_s": _EVERY, "patience_s": _PATIENCE}
+    of_runs |= {
+        argument: _number(name, given[name]) for argument, name in numbers.items() if name in given
+    }
+    of_runs["compact_small_files"] = _switch(_COMPACT, given.get(_COMPACT, "false"))
     names = [each.strip() for each in str(given[_TOPICS]).split(",") if each.strip()]
     return _Asked(names, str(given[_TO]), arguments, of_runs)
 
@@ -231,6 +344,22 @@ def _number(name: str, value: object) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise output.Failure(f"{name}: expected a positive number, not {text!r}")
     return int(text)
+
+
+def _switch(name: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise output.Failure(f"{name}: expected true or false, not {text!r}")
+    return text == "true"
+
+
+def _registry(given: Mapping[str, Any]) -> SchemaRegistry | None:
+    """The registry with its login, which is in a file only."""
+    from drumlin.client.values.registry import SchemaRegistry
+
+    if (url := given.get(_REGISTRY)) is None:
+        return None
+    return SchemaRegistry(url, username=given.get(_LOGIN), password=given.get(_PASSWORD))
 
 
 @contextmanager
@@ -289,6 +418,11 @@ def _progress() -> Callable[[Landing], None]:
         output.note(f"{now.topic}: {now.offsets:,} offsets landed, {now.lag:,} behind")
 
     return tell
+
+
+def _retried(error: Exception) -> None:
+    line = str(error).strip().partition("\n")[0]
+    output.note(f"drumlin land: tried again, as something could not be reached: {line}")
 
 
 def _show(found: list[Landing], as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.fetch_buffer import Piece
+from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.consumer.membership.membership import Duty, DutyKind
 from drumlin.client.consumer.offsets.start_offsets import Reset
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
@@ -88,7 +89,9 @@ class Consumer:
             CommitFailed: with delivery="at_most_once": the records were not returned, and are
                 not lost.
         """
-        deadline = None if timeout_ms is None else Deadline(timeout_ms)
+        return self._poll(None if timeout_ms is None else Deadline(timeout_ms))
+
+    def _poll(self, deadline: Deadline | None) -> pa.RecordBatch | None:
         with self._one_at_a_time(), translated():
             if self._is_closed:
                 raise ClientError("this consumer is closed")
@@ -99,16 +102,21 @@ class Consumer:
                     comes_back = False
                     if found is None:
                         return None
-                    batch = self._take(found)
+                    batch = self._take(found, deadline)
                     if batch is not None:
                         return batch
             finally:
                 if self._thread.is_running:
                     self._thread.call_soon(self._engine.poll_ended)
 
-    def _take(self, found: Duty | Readable | Reset) -> pa.RecordBatch | None:
+    def _take(
+        self, found: Duty | Readable | Reset, deadline: Deadline | None
+    ) -> pa.RecordBatch | None:
         if isinstance(found, Duty):
             self._carry_out(found)
+            brings = found.kind is DutyKind.ASSIGN and found.partitions
+            if brings and isinstance(deadline, IdleDeadline):
+                deadline.begin()
             return None
         if isinstance(found, Reset):
             if self._options.on_reset is not None:
@@ -160,10 +168,21 @@ class Consumer:
 
     def __next__(self) -> pa.RecordBatch:
         if not self._is_closed:
-            batch = self.poll(self._options.idle_timeout_ms)
+            batch = self._poll(self._idle_deadline())
             if batch is not None:
                 return batch
         raise StopIteration
+
+    def _idle_deadline(self) -> IdleDeadline | None:
+        options, engine = self._options, self._engine
+        if options.idle_timeout_ms is None:
+            return None
+        return IdleDeadline(
+            options.idle_timeout_ms,
+            # As long as other members may delay a rebalance.
+            options.max_poll_interval_ms,
+            lambda: engine.has_assignment,
+        )
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -263,6 +282,11 @@ class Consumer:
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer reads now."""
         return self._call(lambda: self._engine.positions.places)
+
+    @property
+    def has_assignment(self) -> bool:
+        """Whether the group has assigned partitions since this consumer began, maybe none."""
+        return self._call(lambda: self._engine.has_assignment)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

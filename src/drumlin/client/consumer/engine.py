@@ -185,6 +185,14 @@ class ConsumerEngine:
             if state.failure is not None and not state.is_paused:
                 raise state.failure
 
+    @property
+    def has_assignment(self) -> bool:
+        """Whether it was ever known which partitions this consumer reads, maybe none."""
+        if self._protocol is not None:
+            has: bool = self._protocol.membership.has_assignment
+            return has
+        return self._subscription is None or bool(self.positions.places)
+
     def poll_ended(self) -> None:
         """Note that the user's thread has left `poll`."""
         if self._protocol is not None:

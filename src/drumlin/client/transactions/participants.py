@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from drumlin.background import shielded
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import (
@@ -52,7 +53,7 @@ class Participants:
         added = self._wanted[place]
         if self._adding is None or self._adding.done():
             self._adding = asyncio.ensure_future(self._add_wanted())
-        await asyncio.shield(added)
+        await shielded(added)
 
     async def add_group(self, group_id: str) -> None:
         """Add a group, if it is new. Raises as `add` does."""
@@ -72,6 +73,9 @@ class Participants:
         """Stop adding participants."""
         if self._adding is not None:
             self._adding.cancel()
+        for added in self._wanted.values():  # a task that has not begun does not see the end
+            added.cancel()
+        self._wanted.clear()
 
     async def _add_wanted(self) -> None:
         await asyncio.sleep(0)  # partitions added in the same turn share the request
@@ -86,7 +90,7 @@ class Participants:
                     ADD_PARTITIONS_VERSION_MAX,
                 )
             except asyncio.CancelledError:
-                for added in (*wanted.values(), *self._wanted.values()):
+                for added in wanted.values():
                     added.cancel()
                 raise
             except Exception as error:  # noqa: BLE001 - the callers that wait must get it

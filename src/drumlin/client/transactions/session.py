@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from drumlin.background import shielded
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.admin.coordinators import coordinator_connection, known_coordinator
 from drumlin.client.errors import CommitFailed
@@ -91,7 +92,7 @@ class TransactionSession:
         """
         if offsets:
             # The caller may be interrupted, but the end of the transaction must still wait for it.
-            await asyncio.shield(asyncio.ensure_future(self._commit_offsets(group, offsets)))
+            await shielded(asyncio.ensure_future(self._commit_offsets(group, offsets)))
 
     async def _commit_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]

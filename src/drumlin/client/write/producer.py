@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self
 from weakref import WeakMethod
 
+from drumlin.background import shielded
 from drumlin.client.arguments import ACKS_ALL, acks_number
 from drumlin.client.errors import DeliveryFailed, as_delivery_failed
 from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
@@ -128,7 +129,7 @@ class Producer:
                 task = None
         if task is None:
             task = self._identity = asyncio.ensure_future(self._init_producer_id())
-        return await asyncio.shield(task)
+        return await shielded(task)
 
     async def _init_producer_id(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout=ZERO)

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.producer_ids import BlockExhausted, ProducerIds
-from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
@@ -36,7 +35,7 @@ from drumlin.coordination.transactions.transaction import (
     Transaction,
     new_transaction,
 )
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)

@@ -80,7 +80,8 @@ class SharedMetadata:
         def begin(snapshot: codec.Snapshot) -> None:
             store = cls(channel, snapshot, node_id)
             store._follow()
-            begun.set_result(store)
+            if not begun.done():  # the caller may be cancelled
+                begun.set_result(store)
 
         def end() -> None:
             if not begun.done():

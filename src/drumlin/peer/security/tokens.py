@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from drumlin.background import shielded
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost
 from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.secret import Secret
@@ -89,7 +90,7 @@ class TokenSource:
                 self._running = asyncio.ensure_future(asyncio.to_thread(_call, function))
             running, is_left = self._running, self._running.done()
             try:
-                text = await asyncio.shield(running)
+                text = await shielded(running)
             finally:
                 if running.done():
                     self._running = None

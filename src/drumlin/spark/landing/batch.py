@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from drumlin.spark.connection import client_of
-from drumlin.spark.landing.target import OtherTopic, Source
+from drumlin.spark.landing.targets.target import OtherTopic, Source
 from drumlin.spark.mapping import map_batches
 from drumlin.spark.options.client_rows import BOOTSTRAP
 from drumlin.spark.options.source_rows import SUBSCRIBE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.client.client import Client
+    from drumlin.spark.landing.rows.rows import Rows
     from drumlin.spark.options.options import SourceOptions
     from drumlin.spark.options.transform import BatchFunction
 
@@ -31,7 +34,10 @@ class PlannedBatch:
         source: Source,
         begin: Mapping[int, int],
         end: Mapping[int, int],
+        rows: Rows,
         check: Callable[[], None],
+        *,
+        is_whole: bool,
     ) -> None:
         """
         Args:
@@ -39,21 +45,24 @@ class PlannedBatch:
         """
         self._spark, self._parsed, self._source = spark, parsed, source
         self._check = check
+        self.rows, self.is_whole = rows, is_whole
         self._options = {
             **given,
             "startingoffsets": json.dumps({source.topic: dict(begin)}),
             "endingoffsets": json.dumps({source.topic: dict(end)}),
         }
 
-    def frame(self, columns: str) -> DataFrame:
-        options = {**self._options, "columns": columns}
-        return self._spark.read.format("drumlin").options(**options).load()
-
-    def map(self, columns: str, function: BatchFunction, schema: str) -> DataFrame:
+    def map(self, function: BatchFunction, schema: str) -> DataFrame:
         options: dict[str, Any] = dict(self._options)
         topic, bootstrap = options.pop(SUBSCRIBE.key), options.pop(BOOTSTRAP.key)
         return map_batches(
-            self._spark, topic, function, schema, bootstrap=bootstrap, columns=columns, **options
+            self._spark,
+            topic,
+            partial(_on_rows, self.rows, function),
+            schema,
+            bootstrap=bootstrap,
+            columns=self.rows.read,
+            **options,
         )
 
     def confirm(self) -> None:
@@ -77,3 +86,10 @@ def look_up(client: Client, topic: str) -> Source:
     found = client.describe_topics([topic])[topic]
     numbers = tuple(sorted(each.index for each in found.partitions))
     return Source(topic, found.topic_id or "", numbers)
+
+
+def _on_rows(
+    rows: Rows, function: BatchFunction, batches: Iterator[pa.RecordBatch]
+) -> Iterable[pa.RecordBatch | pa.Table]:
+    """In a worker: the results of `function` on the rows of a task's records."""
+    return function(rows(batches))

@@ -6,62 +6,32 @@ The loop has no state of its own: each batch starts at the position stored in th
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final
 
-from drumlin.serving.targets import without_password
-from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
-from drumlin.spark.landing.target import (
-    MODES,
-    Mode,
-    Position,
-    RecordsLost,
-    Source,
-    Target,
-    check_topic,
-)
-from drumlin.spark.landing.targets import TOPIC, check_places, open_target
+from drumlin.metrics_server import metrics_served
+from drumlin.spark.landing.metrics import LandingMetrics
+from drumlin.spark.landing.patience import PATIENCE_S, patiently
+from drumlin.spark.landing.rows.mode import Mode, Period
+from drumlin.spark.landing.rows.typed import typed_values
+from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
+from drumlin.spark.landing.targets.urls import check_places
 from drumlin.spark.options.keyword_options import read_options
 from drumlin.spark.options.option_values import OptionError
-from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.values.bad_records import BadRecords
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
-    from drumlin.client.client import Client
-    from drumlin.spark.planning.group_progress import GroupProgress
+    from drumlin.client.values.decoder import Format
+    from drumlin.client.values.registry import SchemaRegistry
 
 BATCH_OFFSETS: Final = 1_000_000
-#: The fraction of delete.retention.ms after which a target without new records gets a commit that
-#: stores the time.
-_TOLD_AFTER: Final = 0.25
 _ISOLATION: Final = "kafka.isolation.level"
 #: The options that a user may set, besides those of the connection.
 _ALLOWED: Final = {"failondataloss", "minpartitions", "maxrecordsperpartition"}
-_GROUP: Final = "commitoffsetstogroup"
-
-
-class Landing(NamedTuple):
-    """The progress of one topic."""
-
-    topic: str
-    topic_id: str
-    to: str
-    mode: Mode
-    #: The number of offsets that this run has landed; a compacted log has fewer records.
-    offsets: int
-    batches: int
-    #: By partition: the first offset that the target does not hold, and the log's end offset.
-    position: dict[int, int]
-    ends: dict[int, int]
-
-    @property
-    def lag(self) -> int:
-        """The number of offsets that the target is behind."""
-        return sum(max(end - self.position.get(each, 0), 0) for each, end in self.ends.items())
 
 
 def land(
@@ -72,10 +42,22 @@ def land(
     bootstrap: str,
     mode: Mode | None = None,
     batch_offsets: int = BATCH_OFFSETS,
+    partition_by: Period | None = None,
+    format: Format | None = None,  # noqa: A002
+    schema: StructType | str | None = None,
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    bad_records: BadRecords = "fail",
+    rebuild: bool = False,
+    compact_small_files: bool = False,
     group: str | None = None,
     every_s: float | None = None,
+    patience_s: float = PATIENCE_S,
     stop: threading.Event | None = None,
     on_progress: Callable[[Landing], None] | None = None,
+    on_retry: Callable[[Exception], None] | None = None,
+    metrics_listener: str | None = None,
     **options: object,
 ) -> list[Landing]:
     """Copy the new records of topics to tables or files, every record exactly once.
@@ -94,11 +76,27 @@ def land(
         mode: `append`: a row for every record. `upsert`: a row for every key, with its last value;
             records without a key are skipped. None: `upsert` for compacted topics, else `append`.
         batch_offsets: the approximate number of offsets in a batch, which is one commit.
+        partition_by: keep the rows of each `day` or `hour` (of their timestamps, in UTC) apart. In
+            mode `append` only; a target stays as it was begun.
+        format: `json`, `avro` or `protobuf`: the fields of values become columns, instead of the
+            bytes. None: bytes.
+        schema, registry, subject, message: as for `decode_values`. In a registry, the subject is
+            `{topic}-value` by default, and its latest schema is looked up before each round:
+            columns that it adds are added to the target.
+        bad_records: records whose values cannot be decoded: `fail` stops, and names the record;
+            `drop` leaves them out; `column` adds columns `error` and `raw`, see `decode_values`.
+        rebuild: read all of the log first, and make the target equal to its state, in one step. In
+            mode `upsert` only: the way out if deletions may have been lost.
+        compact_small_files: merge small files after each round that has landed something.
         group: a consumer group whose offsets show the progress; they are never read.
         every_s: land repeatedly, with a pause of this many seconds between rounds, until `stop` is
             set. None: return when all records that are in the log now have landed.
+        patience_s: how long to try again if brokers, a registry or a database cannot be reached;
+            from the last batch that has landed.
         stop: set it to end the loop after the current batch.
         on_progress: called after each batch.
+        on_retry: called with the error before something is tried again.
+        metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
             and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 
@@ -110,7 +108,9 @@ def land(
         OtherRun: another run lands into the same target.
         RecordsLost: the records after the target's position are no longer in the log; or the last
             run was so long ago that tombstones may have been removed.
-        LandingRefused: there is something in the target's place that no landing has created.
+        LandingRefused: there is something in the target's place that no landing has created, or it
+            has other columns.
+        SchemaError, RegistryError, DecoderUnavailable: as from `decode_values`.
         OptionError, ValueError: an argument or option is invalid.
         UnknownTopic: there is no such topic.
     """
@@ -120,15 +120,38 @@ def land(
         raise ValueError(f"batch_offsets={batch_offsets}: expected a positive number")
     if every_s is not None and every_s <= 0:
         raise ValueError(f"every_s={every_s}: expected a positive number")
-    stop = stop or threading.Event()
+    if patience_s < 0:
+        raise ValueError(f"patience_s={patience_s}: expected a number that is not negative")
+    values = typed_values(
+        format=format,
+        schema=schema,
+        registry=registry,
+        subject=subject,
+        message=message,
+        bad_records=bad_records,
+    )
+    wanted = Wanted(to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files)
+    stop, metrics = stop or threading.Event(), LandingMetrics()
+
+    def progress(now: Landing) -> None:
+        metrics.tell(now)
+        if on_progress is not None:
+            on_progress(now)
+
+    def retry(error: Exception) -> None:
+        metrics.tell_retry()
+        if on_retry is not None:
+            on_retry(error)
+
     with ExitStack() as stack:
+        stack.enter_context(metrics_served(metrics_listener, metrics))
         runs = []
         for name in names:
             given = _options(name, bootstrap, group, options)
-            runs.append(stack.enter_context(_Run(spark, name, to, mode, batch_offsets, given)))
+            runs.append(stack.enter_context(Run(spark, name, wanted, given)))
         while True:
             for run in runs:
-                run.round(stop, on_progress)
+                patiently(run, patience_s, stop, metrics.tell, progress, retry)
             if every_s is None or stop.wait(every_s):
                 return [run.tell() for run in runs]
 
@@ -139,6 +162,7 @@ def landed(
     *,
     bootstrap: str,
     mode: Mode | None = None,
+    partition_by: Period | None = None,
     **options: object,
 ) -> list[Landing]:
     """The progress of topics, and how far their targets lag behind. Read-only, without Spark.
@@ -147,9 +171,10 @@ def landed(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     check_places(to, names)
+    wanted = Wanted(to, mode, 1, partition_by, None, rebuild=False, compact=False)
     found = []
     for name in names:
-        with _Run(None, name, to, mode, 1, _options(name, bootstrap, None, options)) as run:
+        with Run(None, name, wanted, _options(name, bootstrap, None, options)) as run:
             found.append(run.tell())
     return found
 
@@ -168,210 +193,4 @@ def _options(
             raise OptionError(f"option {name!r} has no place in a landing, which says what is read")
     given = read_options(topic, bootstrap, options)
     given[_ISOLATION] = "read_committed"
-    return given if group is None else {**given, _GROUP: group}
-
-
-class _Run:
-    """One topic and its target."""
-
-    def __init__(
-        self,
-        spark: SparkSession | None,
-        topic: str,
-        to: str,
-        mode: Mode | None,
-        batch_offsets: int,
-        options: dict[str, str],
-    ) -> None:
-        from drumlin.spark.connection import client_of
-        from drumlin.spark.planning.group_progress import GroupProgress
-
-        self._spark, self._topic, self._batch_offsets = spark, topic, batch_offsets
-        self._parsed = SourceOptions.parse(options)
-        self._options = {name: each for name, each in options.items() if name != _GROUP}
-        self._client: Client = client_of(self._parsed)
-        self._progress: GroupProgress = GroupProgress(self._parsed)
-        self._mode: Mode = mode or _mode_of(self._client, topic)
-        if self._mode not in MODES:
-            raise ValueError(f"mode={mode!r}: expected one of {', '.join(MODES)}")
-        self._to = without_password(to.replace(TOPIC, topic))
-        self._target: Target = open_target(to, topic, self._mode)
-        self._offsets = self._batches = 0
-        #: The last time at which this run found the target at the log's end.
-        self._at_end_ms: int | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._target.close()
-
-    def round(self, stop: threading.Event, on_progress: Callable[[Landing], None] | None) -> None:
-        """Land, batch by batch, all records that are committed when the round begins."""
-        until: dict[int, int] | None = None
-        asked_ms = _now_ms()
-        while not stop.is_set():
-            source, held = self._looked_up()
-            if until is None:
-                until = self._ends()
-            begin = self._begin(held.offsets)
-            # A partition created since then is left to the next round.
-            begin = {each: offset for each, offset in begin.items() if each in until}
-            end = batch_end(begin, until, self._batch_offsets)
-            at_end_ms = self._at_end(held, asked_ms)
-            if end == begin:
-                self._at_end_ms = asked_ms
-                if self._is_time_due(held, asked_ms):
-                    self._add(source, begin, end, asked_ms, lambda: None)
-                break
-            self._check_deletions(at_end_ms)
-            reached_ms = asked_ms if end == until else at_end_ms
-            # Checked again after reading, as a cleaner may run meanwhile.
-            check = partial(self._check_deletions, at_end_ms)
-            self._add(source, begin, end, reached_ms, check)
-            self._offsets += sum(end.values()) - sum(begin.values())
-            self._batches += 1
-            self._report_to_group(end, may_end=False)
-            if on_progress is not None:
-                on_progress(self._landing(source, end, until))
-        _, held = self._looked_up()
-        self._report_to_group(held.offsets, may_end=True)
-
-    def tell(self) -> Landing:
-        """The topic's current progress."""
-        source, held = self._looked_up()
-        return self._landing(source, held.offsets, self._ends())
-
-    def _add(
-        self,
-        source: Source,
-        begin: dict[int, int],
-        end: dict[int, int],
-        at_end_ms: int | None,
-        check: Callable[[], None],
-    ) -> None:
-        from drumlin.spark.landing.batch import PlannedBatch
-
-        assert self._spark is not None
-        batch = PlannedBatch(self._spark, self._parsed, self._options, source, begin, end, check)
-        self._target.add(batch, Position(source.topic, source.topic_id, end, at_end_ms))
-
-    def _at_end(self, held: Position, asked_ms: int) -> int | None:
-        """The last time at which the target was at the log's end; None: unknown.
-
-        No tombstone that was written before this time was missed. Before the first batch it is
-        the time of the request for end offsets.
-        """
-        if not held.offsets:
-            return asked_ms
-        return max((each for each in (held.at_end_ms, self._at_end_ms) if each), default=None)
-
-    def _is_time_due(self, held: Position, asked_ms: int) -> bool:
-        """Whether the target's time at the log's end is so old that it must be committed again."""
-        retention_ms = self._deletions_stay_ms()
-        if retention_ms is None or not held.offsets:
-            return False
-        return asked_ms - (held.at_end_ms or 0) > retention_ms * _TOLD_AFTER
-
-    def _check_deletions(self, at_end_ms: int | None) -> None:
-        """
-        Raises:
-            RecordsLost: tombstones may have been removed before they landed.
-        """
-        retention_ms = self._deletions_stay_ms()
-        if retention_ms is None or not self._parsed.fail_on_data_loss:
-            return
-        if may_lack_deletions(at_end_ms, _now_ms(), retention_ms):
-            raise RecordsLost(
-                f"{self._to} was last at the end of {self._topic} too long ago: tombstones stay "
-                f"for delete.retention.ms={retention_ms}, and some may be gone that it has not "
-                "seen, so that it would keep what they delete. Nothing was landed. Land more "
-                "often than that, and now into another place. failOnDataLoss=false goes on"
-            )
-
-    def _deletions_stay_ms(self) -> int | None:
-        """How long the cleaner keeps tombstones; None: forever, or they do not matter."""
-        if self._mode == "append":
-            return None
-        configs = self._client.topic_configs(self._topic)
-        if not _is_compacted(configs):
-            return None
-        return int(configs["delete.retention.ms"].value or 0)
-
-    def _looked_up(self) -> tuple[Source, Position]:
-        """The topic, and the target's position in it.
-
-        Raises:
-            OtherTopic: the target belongs to another topic.
-        """
-        from drumlin.spark.landing.batch import look_up
-
-        source = look_up(self._client, self._topic)
-        held = self._target.position(source.partitions)
-        if held is None:
-            return source, Position(source.topic, source.topic_id, {})
-        check_topic(held, source, self._to)
-        return source, held
-
-    def _begin(self, held: Mapping[int, int]) -> dict[int, int]:
-        """The offsets at which the next batch begins.
-
-        Raises:
-            RecordsLost: records after the target's position are missing in the log.
-        """
-        from drumlin.spark.options.offsets import TopicPartition
-        from drumlin.spark.planning.cluster import Cluster
-
-        if held:
-            wanted = {TopicPartition(self._topic, each): offset for each, offset in held.items()}
-            ends = Cluster(self._parsed).high_watermarks(at_least=wanted)
-            for key, offset in wanted.items():
-                if ends[key] < offset:
-                    raise RecordsLost(
-                        f"{self._to} reaches up to offset {offset} of {key}, whose log ends at "
-                        f"{ends[key]}: it has lost its end, or has a leader that lags behind. "
-                        "Nothing was landed"
-                    )
-        earliest = self._client.offsets(self._topic, "earliest")
-        gaps = missing(held, earliest)
-        if gaps and self._parsed.fail_on_data_loss:
-            number, (reached, first) = next(iter(gaps.items()))
-            raise RecordsLost(
-                f"{self._to} reaches up to offset {reached} of {self._topic}-{number}, whose log "
-                f"begins at {first} now: {first - reached} offsets were removed before they "
-                "landed. Nothing was landed. failOnDataLoss=false goes on without them"
-            )
-        return begin_of(held, earliest) | {each: first for each, (_, first) in gaps.items()}
-
-    def _ends(self) -> dict[int, int]:
-        return self._client.offsets(self._topic, isolation="read_committed")
-
-    def _report_to_group(self, reached: Mapping[int, int], *, may_end: bool) -> None:
-        from drumlin.spark.options.offsets import TopicPartition
-
-        done = {TopicPartition(self._topic, each): offset for each, offset in reached.items()}
-        self._progress.report(done, may_end=may_end)
-
-    def _landing(self, source: Source, held: Mapping[int, int], ends: dict[int, int]) -> Landing:
-        return Landing(
-            source.topic,
-            source.topic_id,
-            self._to,
-            self._mode,
-            self._offsets,
-            self._batches,
-            dict(held),
-            ends,
-        )
-
-
-def _mode_of(client: Client, topic: str) -> Mode:
-    return "upsert" if _is_compacted(client.topic_configs(topic)) else "append"
-
-
-def _is_compacted(configs: Mapping[str, Any]) -> bool:
-    return "compact" in (configs["cleanup.policy"].value or "").split(",")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return given if group is None else {**given, GROUP: group}

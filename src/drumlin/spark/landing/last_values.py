@@ -4,8 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumlin.spark.landing.rows.mode import TOMBSTONE
+
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
+
+
+def read_lake(spark: SparkSession, folder: str) -> DataFrame:
+    """Every record of a lake of Parquet files, also while small files are merged.
+
+    (`spark.read.parquet(folder)` is the same, but for the moment in which loads are merged.) Values
+    that became columns have those of all loads.
+
+    Args:
+        folder: the folder of a lake that `land` has written, as a path or `hdfs://…`.
+
+    Raises:
+        LandingRefused: loads are missing.
+        AnalysisException: Spark finds no files there.
+    """
+    from drumlin.spark.landing.targets.lake_loads import visible_loads
+    from drumlin.spark.landing.targets.parquet import is_typed, open_lake
+
+    files, path = open_lake(folder)
+    before = folder.removesuffix(path) if folder.startswith("hdfs:") else ""
+    loads = visible_loads(files, path)
+    may_differ = bool(loads) and is_typed(files, loads[-1])
+    options = {"basePath": f"{before}{path}", "mergeSchema": str(may_differ).lower()}
+    return spark.read.options(**options).parquet(*(f"{before}{each}" for each in loads))
 
 
 def last_values(spark: SparkSession, folder: str) -> DataFrame:
@@ -15,19 +41,27 @@ def last_values(spark: SparkSession, folder: str) -> DataFrame:
     in several of them: then the latest timestamp wins, as there is no better order.
 
     Args:
-        folder: the folder of a lake that `land` has written, as a path for Spark.
+        folder: the folder of a lake that `land` has written, as a path or `hdfs://…`.
 
     Returns:
-        One row per key: `key` binary, `offset` long, `timestamp` timestamp, `value` binary.
+        One row per key: `key` binary, `offset` long, `timestamp` timestamp, and `value` binary, or
+            the columns of typed values.
 
     Raises:
+        LandingRefused: loads are missing.
         AnalysisException: Spark finds no files there.
     """
     from pyspark.sql import functions as f
 
-    records = spark.read.parquet(folder).where("key IS NOT NULL")
-    record = f.struct("timestamp", "partition", "offset", "value")
+    records = read_lake(spark, folder).where("key IS NOT NULL")
+    is_typed = TOMBSTONE in records.columns
+    place = ("timestamp", "partition", "offset")
+    left_out = {"key", "headers", "load", "day", "hour", *place}
+    values = [name for name in records.columns if name not in left_out]
+    record = f.struct(*place, *values)
     by_partition = records.groupBy("key", "partition").agg(f.max_by(record, "offset").alias("last"))
     last = f.max_by("last", f.struct("last.timestamp", "last.partition")).alias("last")
-    found = by_partition.groupBy("key").agg(last).where("last.value IS NOT NULL")
-    return found.select("key", "last.offset", "last.timestamp", "last.value")
+    is_live = f"NOT last.{TOMBSTONE}" if is_typed else "last.value IS NOT NULL"
+    found = by_partition.groupBy("key").agg(last).where(is_live)
+    shown = [f.col("last")[name].alias(name) for name in values if name != TOMBSTONE]
+    return found.select("key", "last.offset", "last.timestamp", *shown)

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from drumlin.storage.files.files import Files
 
 #: Marks the only valid folder of the partition. Contains the name that the folder should have.
 MARKER: Final = "drumlin-moved"
-#: Marks a folder that is invalid if a folder in another log dir has the first marker.
+#: Marks a folder that is invalid if a folder in another log dir has the first marker. Contains the
+#: topic's id: when the topic is deleted at that moment, the folder of the next topic of the same
+#: name may get the file.
 LEAVING: Final = "drumlin-leaving"
 
 
@@ -29,14 +32,20 @@ def unmark(path: str, files: Files) -> None:
         files.sync_directory(path)
 
 
-def announce_leaving(path: str, files: Files) -> None:
+def announce_leaving(path: str, topic_id: UUID, files: Files) -> None:
     """Mark a folder that another one is about to replace."""
-    files.replace_file(f"{path}/{LEAVING}", b"")
+    files.replace_file(f"{path}/{LEAVING}", topic_id.hex.encode())
 
 
-def may_have_left(path: str, files: Files) -> bool:
-    """Whether a folder in another log dir may be the valid one."""
-    return files.exists(f"{path}/{LEAVING}") and not files.exists(f"{path}/{MARKER}")
+def may_have_left(path: str, topic_id: UUID, files: Files) -> bool:
+    """Whether a folder in another log dir may be the valid one. `topic_id` is that of this folder;
+    zero if it is unknown.
+    """
+    leaving = f"{path}/{LEAVING}"
+    if not files.exists(leaving) or files.exists(f"{path}/{MARKER}"):
+        return False
+    said = files.read_file(leaving)  # empty, if an earlier version has written it
+    return not said or not topic_id.int or said == topic_id.hex.encode()
 
 
 def cancel_leaving(path: str, files: Files) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 
 from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.directory.partition_metadata import read_topic_id
 from drumlin.storage.files.files import Files
 from drumlin.storage.files.folder_marker import MARKER, cancel_leaving, may_have_left, unmark
 from drumlin.storage.files.partition_names import (
@@ -146,7 +147,7 @@ def _decide(directory: LogDirectory, served: Container[Partition], *, are_all_th
         if are_all_there:
             unmark(path, files)
             cancel_leaving(path, files)
-        elif may_have_left(path, files):
+        elif may_have_left(path, read_topic_id(path, files), files):
             undecided.add(partition)
     directory.undecided = undecided
     directory.is_sorted_out = True

@@ -194,7 +194,7 @@ class LogMove:
             self._check()
             self._files.sync_directory(self._source.path)
             # First, so that the old folder is not used while the new log dir is offline.
-            folder_marker.announce_leaving(log.path, self._files)
+            folder_marker.announce_leaving(log.path, log.topic_id, self._files)
             folder_marker.unmark(log.path, self._files)  # the marker of an earlier move
             self._is_marked = (
                 True  # set first, as the marker may have been written even after an error

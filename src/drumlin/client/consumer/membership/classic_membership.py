@@ -212,6 +212,7 @@ class ClassicMembership(UsersSide):
         """SyncGroup succeeded: the partitions of this member in this generation."""
         if self.phase is not Phase.SYNCING:
             return
+        self.has_assignment = True
         self._target = partitions
         self._claim = Claim(partitions, self._generation_id)
         self._next_beat = now + self._options.heartbeat_interval_s

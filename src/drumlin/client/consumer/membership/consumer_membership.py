@@ -122,6 +122,7 @@ class ConsumerMembership(UsersSide):
     def target_received(self, partitions: Partitions) -> None:
         """The broker's target assignment for this member."""
         if self.phase is Phase.STABLE:
+            self.has_assignment = True
             self._target = partitions
             if self._acknowledged != partitions:
                 self._acknowledged = None

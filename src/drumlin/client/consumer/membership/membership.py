@@ -59,6 +59,8 @@ class Membership(Protocol):
 
     #: The reason why this member has failed for good.
     failure: ErrorCode | None
+    #: Whether the group has ever told this member its partitions, maybe none.
+    has_assignment: bool
 
     def polled(self, now: float) -> None:
         """The user's thread has entered `poll`."""

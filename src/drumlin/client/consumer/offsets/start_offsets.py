@@ -25,21 +25,16 @@ from drumlin.client.errors import (
     as_client_error,
 )
 from drumlin.client.places import OffsetSpec
+from drumlin.client.read.epoch_ends import ask_epoch_ends
 from drumlin.client.read.offsets import list_offsets_or_ends
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable
-from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.wire.protocol.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
 
-_NOT_A_REPLICA: Final = -1
 _NOT_KNOWN: Final = -1
 
 #: Fetches the group's committed offsets of partitions; None without a group.
@@ -223,38 +218,17 @@ class Starter:
     ) -> dict[TopicPartition, tuple[int, int, int]]:
         """For each partition the end offset of our epoch, that epoch, and the leader's epoch."""
         topics = self._connections.view.topics
-        epochs = {}
-        for topic, partition in (each.place for each in states):
-            self._connections.view.leader_of(topic, partition)  # raises if there is none
-            epochs[topic, partition] = topics[topic].partitions[partition].leader_epoch
-        by_topic: dict[str, list[Any]] = defaultdict(list)
+        wanted = {}
         for state in states:
-            each = OffsetForLeaderPartition(
-                partition=state.place[1],
-                current_leader_epoch=epochs[state.place],
-                leader_epoch=state.position_epoch,
-            )
-            by_topic[state.place[0]].append(each)
-        request = OffsetForLeaderEpochRequest(
-            replica_id=_NOT_A_REPLICA,
-            topics=tuple(
-                OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
-                for topic, partitions in by_topic.items()
-            ),
-        )
-        connection = await self._connections.broker(leader)
-        response = await connection.request("offset_for_leader_epoch", request)
-        ends = {}
-        for topic in response.topics:
-            for each in topic.partitions:
-                place = TopicPartition(topic.topic, each.partition)
-                if place not in epochs:
-                    continue  # not requested
-                if each.error_code is not ErrorCode.none:
-                    where = f"offset_for_leader_epoch of topic {topic.topic!r}"
-                    raise KafkaError(each.error_code, where)
-                ends[place] = (each.end_offset, each.leader_epoch, epochs[place])
-        return ends
+            topic, partition = state.place
+            self._connections.view.leader_of(topic, partition)  # raises if there is none
+            current = topics[topic].partitions[partition].leader_epoch
+            wanted[state.place] = current, state.position_epoch
+        found = await ask_epoch_ends(self._connections, leader, wanted)
+        return {
+            place: (each.end_offset, each.leader_epoch, wanted[place][0])
+            for place, each in found.items()
+        }
 
 
 def passes(error: KafkaError | PeerError | ClientError) -> bool:

@@ -16,8 +16,7 @@ from typing import Any
 
 from drumlin.coordination.groups.every_kind.any_group import AnyGroup
 from drumlin.coordination.groups.shard.shard import GroupShard
-from drumlin.coordination.shards.dropped_state import forget
-from drumlin.turns import give_way
+from drumlin.turns import forget, give_way
 
 _log = logging.getLogger(__name__)
 

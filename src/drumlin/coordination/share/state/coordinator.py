@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
@@ -24,6 +23,7 @@ from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
+from drumlin.turns import forget
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)

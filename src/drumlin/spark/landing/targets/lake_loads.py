@@ -1,0 +1,201 @@
+"""The loads of a lake of Parquet files, each exactly once, and merging many small ones into one.
+
+A merged load has the number of its last one, and says in its `_offsets.json` which is its first.
+Merging replaces several folders, and a file system renames one at a time. So a merge is a load of
+its own, without records: its `_offsets.json` says which loads are replaced, and by what. As every
+load, it comes by one rename that a rival's rename refuses. From then on whoever finds it in the
+newest load completes it: it is complete before the next load comes.
+
+Loads go before the merged one comes: for a moment, a reader that lists the folder by itself finds
+too few rows, and never a row twice. `visible_loads` is exact at every moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from drumlin.spark.landing.rows.rows import aligned
+from drumlin.spark.landing.rows.small_files import FEW, LARGE_BYTES, SMALL_BYTES
+from drumlin.spark.landing.targets.target import LandingRefused
+
+#: Spark and Arrow ignore names that begin with an underscore.
+OFFSETS: Final = "_offsets.json"
+ASIDE: Final = "_aside"
+MERGE: Final = "merge"
+_FIRST: Final = "first_load"
+_REPLACED: Final = "replaced"
+_ATTEMPTS: Final = 100
+_PAUSE_S: Final = 0.05
+
+
+class Load(NamedTuple):
+    """A folder with rows."""
+
+    #: The numbers of the first and the last load that it holds.
+    first: int
+    last: int
+    path: str
+
+
+class Merge(NamedTuple):
+    """Loads that one load replaces, which is made already."""
+
+    first: int
+    last: int
+    #: A folder relative to the lake, with the merged load, and another for those that it replaces.
+    aside: str
+
+
+def load_name(number: int) -> str:
+    """The name of a load's folder."""
+    return f"load={number:08}"
+
+
+def load_numbers(files: fs.FileSystem, folder: str) -> list[int]:
+    """The numbers of the loads in a lake, in order."""
+    found = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    names = [each.base_name for each in found if each.base_name.startswith("load=")]
+    return sorted(int(name.partition("=")[2]) for name in names)
+
+
+def visible_loads(files: fs.FileSystem, folder: str) -> list[str]:
+    """The paths of folders that together have every row once, whatever is merged meanwhile.
+
+    Raises:
+        LandingRefused: loads are missing.
+    """
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileNotFoundError):
+            if (loads := _whole(files, folder)) is not None:
+                return [each.path for each in loads]
+        time.sleep(_PAUSE_S)
+    raise LandingRefused(f"loads are missing in {folder}")
+
+
+def complete(files: fs.FileSystem, folder: str, merge: Merge) -> None:
+    """Complete a merge. Others may do the same at this moment, or have done it long ago."""
+    replaced = f"{folder}/{merge.aside}/{_REPLACED}"
+    for number in range(merge.first, merge.last + 1):
+        # Refused if it is there already: so the merged load is not taken for the one it replaces.
+        with contextlib.suppress(OSError):
+            files.move(f"{folder}/{load_name(number)}", f"{replaced}/{load_name(number)}")
+    with contextlib.suppress(OSError):
+        name = load_name(merge.last)
+        files.move(f"{folder}/{merge.aside}/{name}", f"{folder}/{name}")
+    # Deleting is not atomic: nothing may be moved into what is left of it.
+    with contextlib.suppress(OSError):
+        files.move(f"{folder}/{merge.aside}", f"{folder}/{merge.aside}-done")
+    with contextlib.suppress(OSError):
+        files.delete_dir(f"{folder}/{merge.aside}-done")
+
+
+def small_loads(files: fs.FileSystem, folder: str) -> list[Load]:
+    """Small loads in a row, without the newest, which has the position; empty if they are few."""
+    found, size_bytes = list[Load](), 0
+    for load in (_whole(files, folder) or [])[:-1]:
+        infos = files.get_file_info(fs.FileSelector(load.path, recursive=True))
+        size = sum(each.size or 0 for each in infos)
+        if size >= SMALL_BYTES or size_bytes + size > LARGE_BYTES:
+            if len(found) >= FEW:
+                break
+            found, size_bytes = [], 0
+        if size < SMALL_BYTES:
+            found.append(load)
+            size_bytes += size
+    return found if len(found) >= FEW else []
+
+
+def write_merged(files: fs.FileSystem, folder: str, loads: list[Load], aside: str) -> Merge:
+    """Write the load that replaces these, below `aside`, a folder relative to the lake."""
+    merge = Merge(loads[0].first, loads[-1].last, aside)
+    _write_merged(files, f"{folder}/{aside}/{load_name(merge.last)}", loads)
+    files.create_dir(f"{folder}/{aside}/{_REPLACED}")
+    return merge
+
+
+def merge_told(told: dict[str, Any]) -> Merge | None:
+    """The merge that the `_offsets.json` of a load tells of."""
+    return None if MERGE not in told else Merge(**told[MERGE])
+
+
+def _whole(files: fs.FileSystem, folder: str) -> list[Load] | None:
+    """The loads, in order; None if they are being moved at this moment.
+
+    Raises:
+        FileNotFoundError: likewise.
+    """
+    found = list[Load]()
+    for number in load_numbers(files, folder):
+        path, first = f"{folder}/{load_name(number)}", number
+        if not found or number != found[-1].last + 1:
+            first = offsets_of(files, path).get(_FIRST, number)
+        found.append(Load(first, number, path))
+    if not found:
+        return found
+    merge = merge_told(offsets_of(files, found[-1].path))
+    if merge is not None and (merge.first, merge.last) not in [each[:2] for each in found]:
+        path = f"{folder}/{merge.aside}/{load_name(merge.last)}"
+        offsets_of(files, path)  # it is still there
+        others = [each for each in found if each.last < merge.first or each.first > merge.last]
+        found = sorted([*others, Load(merge.first, merge.last, path)])
+    # Its owner may have removed the oldest ones.
+    is_whole = all(before.last + 1 == each.first for before, each in pairwise(found))
+    return found if is_whole else None
+
+
+def offsets_of(files: fs.FileSystem, load: str) -> dict[str, Any]:
+    """What a load says of itself."""
+    with files.open_input_file(f"{load}/{OFFSETS}") as file:
+        found: dict[str, Any] = json.loads(file.read())
+    return found
+
+
+def _write_merged(files: fs.FileSystem, path: str, loads: list[Load]) -> None:
+    """A load with the rows of these: a file for each partition, in each folder of a period."""
+    parts: dict[tuple[str, str], list[fs.FileInfo]] = defaultdict(list)
+    for load in loads:
+        for info in files.get_file_info(fs.FileSelector(load.path, recursive=True)):
+            if info.is_file and info.extension == "parquet":
+                within = info.path.rpartition(load.path)[2].strip("/").rpartition("/")[0]
+                parts[within, info.base_name.partition("-")[0]].append(info)
+    files.create_dir(path)
+    for (within, partition), found in parts.items():
+        ranges = [each.base_name.removesuffix(".parquet").split("-")[1:] for each in found]
+        first, end = min(each[0] for each in ranges), max(each[1] for each in ranges)
+        files.create_dir(f"{path}/{within}")
+        name = f"{partition}-{first}-{end}.parquet"
+        offsets = {"first_offset": str(int(first)), "end_offset": str(int(end))}
+        _concatenate(files, [each.path for each in found], f"{path}/{within}/{name}", offsets)
+    told = {**offsets_of(files, loads[-1].path), _FIRST: loads[0].first}
+    told.pop(MERGE, None)
+    with files.open_output_stream(f"{path}/{OFFSETS}") as file:
+        file.write(json.dumps(told).encode())
+
+
+def _concatenate(
+    files: fs.FileSystem, paths: list[str], into: str, metadata: dict[str, str]
+) -> None:
+    """One file with the rows of these, a file's rows in memory at a time."""
+    schemas = []
+    for path in paths:
+        with files.open_input_file(path) as file:
+            schemas.append(pq.read_schema(file))
+    # A later load may have more columns.
+    schema = pa.unify_schemas([each.remove_metadata() for each in schemas])
+    with (
+        files.open_output_stream(into) as stream,
+        pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+    ):
+        for path in paths:
+            with files.open_input_file(path) as file:
+                writer.write_table(aligned(pq.read_table(file), schema))
+        writer.add_key_value_metadata(metadata)

@@ -1,0 +1,222 @@
+"""A lake of Parquet files: every record of a topic, exactly once.
+
+Each batch is a load: a folder with the records, and with the end offsets that the lake has reached:
+
+    lake/load=00000000/0-00000000000000000000-00000000000000000750.parquet
+                       1-00000000000000000000-00000000000000000730.parquet
+                       _offsets.json
+    lake/load=00000001/...
+
+Tasks write files to a temporary folder. The driver renames the finished folder to its final name,
+which makes records and offsets visible together. Of two concurrent runs, one finds that the name
+exists, and fails.
+
+A lake is a folder on a local disk or in HDFS. Object stores cannot rename a folder atomically.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from drumlin.spark.landing.rows.mode import Period
+from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_files
+from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.rows.times import period_values
+from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
+from drumlin.spark.landing.targets.lake_loads import (
+    ASIDE,
+    MERGE,
+    OFFSETS,
+    Merge,
+    complete,
+    load_name,
+    load_numbers,
+    merge_told,
+    offsets_of,
+    small_loads,
+    write_merged,
+)
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+_COLUMNS: Final = "columns"
+#: The columns of lakes whose values are bytes; these do not tell them.
+_BYTES: Final = {each.name: str(each.type) for each in Rows.of("append").schema}
+#: By which readers of partitioned folders know null.
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+#: Temporary folders that were not modified for this long belong to dead runs: a load starts tasks
+#: more often.
+_DEAD_AFTER: Final = timedelta(days=1)
+
+
+Told: TypeAlias = dict[str, Any]
+
+
+class Lake:
+    """A lake, used by one run."""
+
+    def __init__(self, url: str, period: Period | None = None) -> None:
+        self._url, self._period = url, period
+        self._files, self._folder = open_lake(url)
+        self._newest = -1
+        #: What the newest load says is to be merged.
+        self._merge: Merge | None = None
+        self._columns: dict[str, str] = {}
+        #: This run's folder for unfinished files.
+        self._aside = f"{self._folder}/{ASIDE}/{uuid.uuid4()}"
+
+    def position(self, _partitions: Collection[int] = ()) -> Position | None:
+        self._newest = self._find_newest()
+        if self._newest < 0:
+            return None
+        path = f"{self._folder}/{load_name(self._newest)}/{OFFSETS}"
+        try:
+            with self._files.open_input_file(path) as file:
+                found: dict[str, Any] = json.loads(file.read())
+            self._merge, self._columns = merge_told(found), found.get(_COLUMNS, _BYTES)
+            offsets = {int(number): int(each) for number, each in found["offsets"].items()}
+            position = Position(found["topic"], found["topic_id"], offsets)
+        except (ValueError, KeyError, FileNotFoundError) as error:
+            raise LandingRefused(f"{path} tells no offsets: {error!r}") from None
+        self._period = agreed_period(self._period, found.get("period"), self._url)
+        return position
+
+    def add(self, batch: Batch, position: Position) -> Added:
+        self._complete()  # before anything that is old is removed
+        self._add_columns(batch.rows)
+        try:
+            self._files.create_dir(self._aside)
+            folder = partial(_folder, self._url, f"{self._aside}/")
+            write = partial(write_files, folder, self._period)
+            written = batch.map(write, WRITTEN).collect()
+            self.show(written, batch, position)
+        finally:
+            self.tidy()
+        return Added(sum(each.records for each in written), sum(each.size for each in written))
+
+    def show(self, written: Collection[Row], batch: Batch, position: Position) -> None:
+        """Publish these files as the next load.
+
+        Raises:
+            OtherRun: another run has published a load of this number.
+        """
+        load = load_name(self._newest + 1)
+        finished = f"{self._aside}/{load}"
+        self._files.create_dir(finished)
+        for each in written:
+            folder = "".join(
+                f"/{name}={_HIVE_NULL if value is None else value}"
+                for name, value in period_values(each.period, self._period).items()
+            )
+            self._files.create_dir(f"{finished}{folder}")
+            name = f"{each.partition}-{each.first_offset:020}-{each.end_offset:020}.parquet"
+            self._files.move(each.path, f"{finished}{folder}/{name}")
+        columns = {_COLUMNS: self._columns} if batch.rows.is_typed else {}
+        self._finish(batch, position, load, columns)
+
+    def _add_columns(self, rows: Rows) -> None:
+        """
+        Raises:
+            LandingRefused: a column of earlier loads has another type.
+        """
+        wanted = {each.name: str(each.type) for each in rows.schema}
+        if self._newest >= 0:
+            missing_columns(self._columns, wanted, rows, self._url)
+        self._columns = self._columns | wanted
+
+    def _finish(self, batch: Batch | None, position: Position, load: str, more: Told) -> None:
+        """Say what a folder aside holds, and publish it as the next load.
+
+        Raises:
+            OtherRun: another run has published a load of this number.
+        """
+        finished = f"{self._aside}/{load}"
+        told = {"topic": position.topic, "topic_id": position.topic_id, "offsets": position.offsets}
+        period = {} if self._period is None else {"period": self._period}
+        with self._files.open_output_stream(f"{finished}/{OFFSETS}") as file:
+            file.write(json.dumps({**told, **period, **more}).encode())
+        if batch is not None:
+            batch.confirm()
+        self._complete()  # nobody would find it any more
+        try:
+            self._files.move(finished, f"{self._folder}/{load}")
+        except OSError as error:
+            if self._find_newest() <= self._newest:
+                raise
+            raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
+
+    def compact(self) -> None:
+        """Merge small loads into one, which changes no row."""
+        position = self.position()
+        self._complete()
+        loads = small_loads(self._files, self._folder)
+        if position is None or not loads:
+            return
+        merging, load = f"{ASIDE}/{uuid.uuid4()}", load_name(self._newest + 1)
+        try:
+            merge = write_merged(self._files, self._folder, loads, merging)
+            self._files.create_dir(f"{self._aside}/{load}")
+            columns = {} if self._columns is _BYTES else {_COLUMNS: self._columns}
+            self._finish(None, position, load, {MERGE: merge._asdict(), **columns})
+        except (OtherRun, FileNotFoundError):  # another run has landed or merged
+            with contextlib.suppress(FileNotFoundError):
+                self._files.delete_dir(f"{self._folder}/{merging}")
+        else:
+            complete(self._files, self._folder, merge)
+        finally:
+            self.tidy()
+
+    def _complete(self) -> None:
+        """Complete the merge that the newest load tells of."""
+        if self._merge is not None:
+            complete(self._files, self._folder, self._merge)
+
+    def tidy(self) -> None:
+        """Remove unfinished files: those of this run, and those of dead runs."""
+        left = fs.FileSelector(f"{self._folder}/{ASIDE}", allow_not_found=True)
+        before = datetime.now(UTC) - _DEAD_AFTER
+        found = self._files.get_file_info(left)
+        dead = [each.path for each in found if each.mtime is not None and each.mtime < before]
+        for path in (self._aside, *dead):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.delete_dir(path)
+
+    def close(self) -> None:
+        """Do nothing: no resource is held."""
+
+    def _find_newest(self) -> int:
+        return max(load_numbers(self._files, self._folder), default=-1)
+
+
+def is_typed(files: fs.FileSystem, load: str) -> bool:
+    """Whether values are columns in the lake of this load."""
+    return _COLUMNS in offsets_of(files, load)
+
+
+def open_lake(url: str) -> tuple[fs.FileSystem, str]:
+    """The lake's file system, and the lake's path in it."""
+    parts = urlsplit(url)
+    if parts.scheme == "hdfs":
+        from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, even in tasks
+
+        # Kept out of fsspec's cache: a forked process clears the cache, and would wait forever for
+        # this client's threads, which do not exist in the fork.
+        hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True)
+        return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), parts.path
+    return fs.LocalFileSystem(), str(Path(url).absolute())
+
+
+def _folder(url: str, prefix: str) -> ArrowFolder:
+    return ArrowFolder(open_lake(url)[0], prefix)

@@ -1,0 +1,124 @@
+"""Creates the landing target that a URL names."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from drumlin.serving.targets import without_password
+from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
+from drumlin.spark.landing.targets.target import Target
+
+_EXPECTED: Final = (
+    "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, "
+    "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or postgresql://USER@HOST/DATABASE[?table=NAME]"
+)
+
+
+def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) -> Target:
+    """
+    Args:
+        period: by which rows are kept apart.
+
+    Raises:
+        ValueError: the URL names no target, or not one for this mode or with periods.
+        ModuleNotFoundError: a package is missing; the message names it.
+    """
+    kind, _, rest = url.replace(TOPIC, topic).partition(":")
+    if period is not None and mode == "upsert":
+        raise ValueError(
+            f"partition_by={period!r}: only appended rows are kept apart by time, and {topic!r} is "
+            "to be upserted: the row of a key would move with each new value"
+        )
+    if kind == "delta" and rest:
+        try:
+            from drumlin.spark.landing.targets.delta import Table
+        except ModuleNotFoundError as error:
+            raise _needs("deltalake", error) from None
+        return Table(rest, mode, period)
+    if kind == "hdfs" or (kind == "parquet" and rest):
+        if mode != "append":
+            raise ValueError(
+                f"{url!r}: files are appended to only, and {topic!r} is to be upserted: land it "
+                "in mode 'append', every record as a row, or into delta:TABLE"
+            )
+        path = rest if kind == "parquet" else f"hdfs:{rest}"
+        scheme = urlsplit(path).scheme
+        if scheme not in ("", "hdfs"):
+            raise ValueError(f"{url!r}: {scheme} cannot rename a folder at once: take delta:{path}")
+        if scheme == "hdfs":
+            try:
+                import hdfs_native  # noqa: F401
+            except ModuleNotFoundError as error:
+                raise _needs("hdfs-native", error) from None
+        from drumlin.spark.landing.targets.parquet import Lake
+
+        return Lake(path, period)
+    if kind == "iceberg":
+        return _iceberg(url, topic, mode, period)
+    if kind in ("postgresql", "postgres"):
+        if period is not None:
+            raise ValueError(
+                f"partition_by={period!r}: a table of PostgreSQL is not partitioned by landings: "
+                "an index on timestamp_ms finds the rows of a day"
+            )
+        return _postgres(url, topic, mode)
+    raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+
+
+def _postgres(url: str, topic: str, mode: Mode) -> Target:
+    where, _, query = url.partition("?")
+    where = where.replace(TOPIC, topic)
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    # Dots in a topic's name do not separate schema and table.
+    table = [each.replace(TOPIC, topic) for each in options.get("table", TOPIC).split(".")]
+    if not all(table):
+        raise ValueError(f"{without_password(url)!r}: no name of a table: {options['table']!r}")
+    options.pop("table", None)
+    try:
+        from drumlin.spark.landing.targets.postgresql import PostgresTable
+    except ModuleNotFoundError as error:
+        raise _needs("'psycopg[binary]'", error) from None
+    if options:
+        where = f"{where}?{urlencode(options, quote_via=quote)}"
+    return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
+
+
+def _iceberg(url: str, topic: str, mode: Mode, period: Period | None) -> Target:
+    place, _, query = url.removeprefix("iceberg:").partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    buckets = options.pop("buckets", None)
+    catalog, _, table = place.partition("/")
+    # Dots in a topic's name do not separate namespaces.
+    name = [each.replace(TOPIC, topic) for each in table.split(".")]
+    if not catalog or len(name) < 2 or not all(name) or options:
+        raise ValueError(f"{url!r}: expected iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]")
+    if buckets is not None and not (buckets.isdecimal() and int(buckets) > 0):
+        raise ValueError(f"{url!r}: buckets: expected a positive number, not {buckets!r}")
+    try:
+        from drumlin.spark.landing.targets.iceberg import BUCKETS, IcebergTable
+    except ModuleNotFoundError as error:
+        raise _needs("'pyiceberg[pyarrow]'", error) from None
+    return IcebergTable(catalog, name, mode, int(buckets or BUCKETS), period)
+
+
+def check_places(url: str, topics: list[str]) -> None:
+    """
+    Raises:
+        ValueError: several topics would land in the same place.
+    """
+    if not topics:
+        raise ValueError("no topics are named")
+    has_place_for_each = TOPIC in url or (
+        url.startswith("postgres") and "table=" not in urlsplit(url).query
+    )
+    if len(topics) > 1 and not has_place_for_each:
+        raise ValueError(
+            f"{without_password(url)!r} is one place, and each topic has one of its own: put "
+            f"{TOPIC} into it"
+        )
+
+
+def _needs(package: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    text = f"this target needs the package {package}: pip install {package}"
+    return ModuleNotFoundError(text, name=error.name)

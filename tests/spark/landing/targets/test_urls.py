@@ -1,0 +1,77 @@
+"""Which target a URL names, and what is refused before anything is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumlin.spark import land
+from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.targets.parquet import Lake
+from drumlin.spark.landing.targets.target import LandingRefused, Position
+from drumlin.spark.landing.targets.urls import check_places, open_target
+from drumlin.spark.options.option_values import OptionError
+
+SESSION: Any = None
+ADDRESS = "127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("url", "mode", "why"),
+    [
+        ("s3://bucket/lake", "append", "expected parquet:FOLDER"),
+        ("delta:", "append", "expected parquet:FOLDER"),
+        ("/data/lake", "append", "expected parquet:FOLDER"),
+        ("parquet:s3://bucket/lake", "append", "s3 cannot rename a folder at once: take delta:s3:"),
+        ("parquet:/data/lake", "upsert", "files are appended to only, and 't' is to be upserted"),
+        ("iceberg:lake/users", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
+        ("iceberg:lake/shop.users?bucket=4", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
+        ("iceberg:lake/shop.users?buckets=0", "upsert", "buckets: expected a positive number"),
+        ("postgresql://a:secret@h/d?table=", "append", r"a:\.\.\.@h.*no name of a table"),
+        ("mysql://a:secret@h/d", "append", r"a:\.\.\.@h.*expected parquet:FOLDER"),
+    ],
+)
+def test_what_is_no_target_is_refused(url: str, mode: Mode, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        open_target(url, "t", mode)
+    assert "secret" not in str(refused.value)
+
+
+def test_each_topic_has_a_place_of_its_own() -> None:
+    check_places("delta:/data/t", ["t"])
+    check_places("delta:/data/{topic}", ["t", "u"])
+    check_places("postgresql://h/d", ["t", "u"])
+    with pytest.raises(ValueError, match=r"one place.*put \{topic\} into it"):
+        check_places("delta:/data/t", ["t", "u"])
+    with pytest.raises(ValueError, match="one place"):
+        check_places("postgresql://h/d?table=t", ["t", "u"])
+    with pytest.raises(ValueError, match="no topics"):
+        check_places("delta:/data/t", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffsets": "latest"}, "'startingOffsets' has no place in a landing"),
+        ({"kafka.isolation.level": "read_uncommitted"}, "has no place in a landing"),
+        ({"maxOffsetsPerTrigger": 5}, "has no place in a landing"),
+        ({"batch_offsets": 0}, "batch_offsets=0"),
+        ({"every_s": 0}, "every_s=0"),
+    ],
+)
+def test_what_a_landing_says_itself_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises((OptionError, ValueError), match=why):
+        land(SESSION, "t", "parquet:/data/lake", bootstrap=ADDRESS, **options)
+
+
+def test_a_load_that_tells_no_offsets_is_named(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    assert lake.position() is None
+    load = tmp_path / "load=00000000"
+    load.mkdir()
+    with pytest.raises(LandingRefused, match=r"load=00000000/_offsets\.json tells no offsets"):
+        lake.position()
+    (load / "_offsets.json").write_text('{"offsets": {"0": 5}, "topic": "t", "topic_id": "id"}')
+    assert lake.position() == Position("t", "id", {0: 5})
