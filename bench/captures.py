@@ -29,7 +29,7 @@ from bench.harness import Comparison, Metric, Metrics, Options, compare
 from drumlin import capture
 from rig.brokers.process import BrokerProcess
 from rig.jvm.jars import jar_folder
-from rig.servers.kafka_connect import Worker, write
+from rig.jvm.kafka_connect import Worker, write
 from rig.servers.postgres import Postgres, running_postgres
 
 ROWS: Final = ("capture_snapshot", "capture_stream", "capture_lag")
