@@ -190,6 +190,8 @@ class Materializing:
             return
         if batch is not None and batch.num_rows:
             self._apply(batch)
+        elif batch is None:
+            self._pass_over()
         # With nothing more to read, whoever waits for the end waits for this.
         for each in self._flush(self._owned, now=batch is None and self._is_until_end):
             self._claim_later(each)
@@ -206,6 +208,19 @@ class Materializing:
         position = owned.position._replace(offset=at.offset, leader_epoch=at.leader_epoch)
         if self._write(place, owned, changes, position):
             self._records += batch.num_rows
+
+    def _pass_over(self) -> None:
+        """Move positions on where a log goes on without records, as after an aborted transaction.
+
+        Nothing else would: the store would never be at the end of such a log.
+        """
+        for place, at in self._consumer.positions().items():
+            owned = self._owned.get(place)
+            if owned is None or owned.position is None or place in self._to_load:
+                continue  # read, but not written
+            if at.offset > owned.position.offset:
+                moved = owned.position._replace(offset=at.offset, leader_epoch=at.leader_epoch)
+                self._write(place, owned, {}, moved)
 
     def _write(
         self, place: TopicPartition, owned: Owned, changes: dict[Any, Any], position: Position

@@ -70,11 +70,10 @@ class Store:
 def without_password(url: str) -> str:
     """The URL without its password, for messages."""
     parts = urlsplit(url)
-    parts = parts._replace(query=re.sub(r"(password=)[^&]*", r"\1...", parts.query))
     if parts.password is not None:
         host = parts.netloc.rpartition("@")[2]
-        parts = parts._replace(netloc=f"{parts.username or ''}:...@{host}")
-    return urlunsplit(parts)
+        url = url.replace(parts.netloc, f"{parts.username or ''}:...@{host}", 1)
+    return re.sub(r"(password=)[^&]*", r"\1...", url)
 
 
 def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
@@ -101,7 +100,8 @@ def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = F
         return _parquet(parts, options, kept_as, is_text=decode is not None, only_looks=only_looks)
     if parts.scheme in ("opensearch+https", "opensearch+http"):
         return _opensearch(parts, options, kept_as, only_looks=only_looks)
-    raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
+    what = f"a store of kind {parts.scheme!r}" if parts.scheme else repr(without_password(url))
+    raise ValueError(f"{what}: {_EXPECTED}")
 
 
 def _sqlite(
@@ -212,4 +212,7 @@ def _parquet(
 
 def _check(parts: SplitResult, is_right: object) -> None:
     if not is_right:
-        raise ValueError(f"{without_password(urlunsplit(parts))!r}: {_EXPECTED}")
+        # A URL without a host is put together without its two slashes.
+        shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        shown += f"?{parts.query}" if parts.query else ""
+        raise ValueError(f"{without_password(shown)!r}: {_EXPECTED}")

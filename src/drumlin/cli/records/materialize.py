@@ -21,6 +21,7 @@ from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.names import is_pattern
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.client.needs_arrow import PACKAGES
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -158,6 +159,8 @@ def _told() -> Iterator[None]:
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     except ModuleNotFoundError as error:
+        if error.name in PACKAGES:
+            raise  # what helps is told where all commands end
         raise output.Failure(str(error)) from error
 
 

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from capture.avro_values import decoded
 from capture.captured import Captured
+from capture.forms.avro_values import decoded
 from rig.servers.schema_registry import RegistryRig, running_registry
 
-_FORMATS = ("debezium", "debezium-schemas", "debezium-avro")
+_FORMATS = (
+    pytest.param("debezium", marks=pytest.mark.deep),
+    pytest.param("debezium-schemas"),
+    pytest.param("debezium-avro"),
+)
 
 
 @pytest.fixture

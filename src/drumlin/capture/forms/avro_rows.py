@@ -6,13 +6,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from drumlin.capture.values import binary
-from drumlin.capture.values.avro import record_of, shape_of
+from drumlin.capture.forms import binary
+from drumlin.capture.forms.avro_schema import record_of, shape_of
+from drumlin.capture.forms.schemas import Schemas, head_of
+from drumlin.capture.forms.shapes import encoder
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.record import Data, Place, Record
 from drumlin.capture.values.rows import Field, Frame, RowFormat
-from drumlin.capture.values.schemas import Schemas, head_of
-from drumlin.capture.values.shapes import encoder
 
 
 class AvroRows:
@@ -37,7 +37,10 @@ class AvroRows:
             table,
             [avro_field(each.name, encoder(shape_of(each.kind))) for each in columns],
             Frame(head, b"", b""),
-            [Field(each.name, b"", encoder(shape_of(each.kind, True)), b"") for each in of_key],
+            [
+                avro_field(each.name, encoder(shape_of(each.kind, True)), may_be_null=False)
+                for each in of_key
+            ],
             Frame(key_head, b"", b""),
             earlier.columns,
         )
@@ -52,9 +55,8 @@ class AvroRows:
         return key, value
 
 
-def avro_field(name: str, encode: binary.Encode) -> Field:
-    """A column that may be null."""
-    return Field(name, binary.PRESENT, encode, binary.NULL)
+def avro_field(name: str, encode: binary.Encode, may_be_null: bool = True) -> Field:
+    return Field(name, binary.PRESENT if may_be_null else b"", encode, binary.NULL)
 
 
 class Earlier:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from drumlin.capture.errors import CaptureError
-from drumlin.capture.values import numbers
+from drumlin.capture.forms import numbers
+from drumlin.capture.forms.shapes import ARRAY, Shape, as_it_is, real, scaled, symbol, truth, whole
 from drumlin.capture.values.kinds import Column, Kind, Sort
 from drumlin.capture.values.plain import bytes_of
-from drumlin.capture.values.shapes import ARRAY, Shape, as_it_is, real, scaled, symbol, truth, whole
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9_]")

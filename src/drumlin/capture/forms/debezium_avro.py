@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from drumlin.capture.values import binary
-from drumlin.capture.values.avro import field_names
-from drumlin.capture.values.avro_form import Earlier, avro_field, row_of, without_meaning
-from drumlin.capture.values.connect import avro_of, field_of, row_schema
-from drumlin.capture.values.envelope import Debezium, Origin, envelope_schema
+from drumlin.capture.forms import binary
+from drumlin.capture.forms.avro_rows import Earlier, avro_field, row_of, without_meaning
+from drumlin.capture.forms.avro_schema import field_names
+from drumlin.capture.forms.connect_schema import avro_of, field_of, key_schema
+from drumlin.capture.forms.debezium import Debezium, Origin, envelope_schema
+from drumlin.capture.forms.schemas import HEADER_SIZE, Schemas, head_of
+from drumlin.capture.forms.shapes import encoder
 from drumlin.capture.values.kinds import Column
-from drumlin.capture.values.record import Data, Record
-from drumlin.capture.values.rows import Field, Frame, RowFormat
-from drumlin.capture.values.schemas import HEADER_SIZE, Schemas, head_of
-from drumlin.capture.values.shapes import encoder
+from drumlin.capture.values.record import Data, Op
+from drumlin.capture.values.rows import Frame, RowFormat
+
+_OPS: Final = {op: binary.text(op.value) for op in Op}
 
 
 class DebeziumAvro(Debezium):
@@ -33,15 +35,21 @@ class DebeziumAvro(Debezium):
         self._note_table(table, topic)
         field_names(topic, columns)
         of_key = [each for name in key for each in columns if each.name == name]
-        schema = avro_of(envelope_schema(topic, columns, self._origin), set())
-        key_schema = avro_of(row_schema(topic, of_key, is_key=True), set())
+        schema = avro_of(envelope_schema(topic, columns, key, self._origin), set())
+        of_keys = avro_of(key_schema(topic, of_key), set())
         head = self._latest[topic] = self._schemas.header(table, f"{topic}-value", schema)
-        key_head = self._schemas.header(table, f"{topic}-key", key_schema)
+        key_head = self._schemas.header(table, f"{topic}-key", of_keys)
         return RowFormat(
             table,
-            [avro_field(each.name, encoder(field_of(each.kind)[0])) for each in columns],
+            [
+                avro_field(each.name, encoder(field_of(each.kind)[0]), each.name not in key)
+                for each in columns
+            ],
             Frame(head, b"", b""),
-            [Field(each.name, b"", encoder(field_of(each.kind, True)[0]), b"") for each in of_key],
+            [
+                avro_field(each.name, encoder(field_of(each.kind, True)[0]), may_be_null=False)
+                for each in of_key
+            ],
             Frame(key_head, b"", b""),
             Earlier(self._schemas, row_of(schema)["fields"], columns).columns,
             has_before=True,
@@ -79,17 +87,15 @@ class DebeziumAvro(Debezium):
             parts.append(encoded if is_there else binary.PRESENT + encoded)
         return b"".join(parts)
 
-    def _envelope(self, record: Record, source: bytes, now_ns: int) -> bytes:
-        head = self._latest[record.topic]
-        parts = [b""]
-        for row in (record.before, record.value):
-            if isinstance(row, bytes):
-                head = row[:HEADER_SIZE]
-                parts.append(binary.PRESENT + row[HEADER_SIZE:])
-            else:
-                parts.append(binary.NULL)
-        parts[0] = head
-        parts += [source, binary.NULL, binary.text(record.op)]
-        for moment in (now_ns // 1_000_000, now_ns // 1000, now_ns):
-            parts.append(binary.PRESENT + binary.long(moment))
-        return b"".join(parts)
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: bytes, op: Op, now_ns: int
+    ) -> bytes:
+        head = self._latest[topic]
+        was = now = binary.NULL
+        if isinstance(before, bytes):
+            head, was = before[:HEADER_SIZE], binary.PRESENT + before[HEADER_SIZE:]
+        if isinstance(row, bytes):
+            head, now = row[:HEADER_SIZE], binary.PRESENT + row[HEADER_SIZE:]
+        ms, us = binary.long(now_ns // 1_000_000), binary.long(now_ns // 1000)
+        moments = b"\2%b\2%b\2%b" % (ms, us, binary.long(now_ns))
+        return b"".join((head, was, now, source, binary.NULL, _OPS[op], moments))

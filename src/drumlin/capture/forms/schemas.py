@@ -13,7 +13,7 @@ from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.client.values.errors import RegistryError, RegistryUnavailable, UnknownSchema
 from drumlin.client.values.registry import SchemaRegistry, register
 
-NO_SCHEMAS: Final = "Avro needs the packages of the extra `schemas`: pip install 'drumlin[schemas]'"
+NO_SCHEMAS: Final = "Avro needs the packages fastavro and pyarrow: pip install fastavro pyarrow"
 HEADER_SIZE: Final = 5
 
 

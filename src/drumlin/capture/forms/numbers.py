@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import Final
 
 from drumlin.capture.values.plain import BadText
@@ -17,11 +18,12 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_FRACTION_DIGITS: Final = 6
 _DAY_US: Final = 86_400_000_000
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _DATE: Final = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)")
-_TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _OFFSET: Final = re.compile(r"([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?")
 _INFINITY: Final = ("infinity", "-infinity")
 
@@ -37,6 +39,15 @@ def days(text: str) -> int:
     return _days(int(found[1]), int(found[2]), int(found[3]), plain is not text)
 
 
+@lru_cache(maxsize=1024)
+def _midnight_us(day: str, is_before: bool) -> int:
+    """Cached, as rows of one time have few days."""
+    found = _DATE.fullmatch(day)
+    if found is None:
+        raise BadText(f"{day[:40]!r} is no day of a timestamp")
+    return _days(int(found[1]), int(found[2]), int(found[3]), is_before) * _DAY_US
+
+
 def _days(year: int, month: int, day: int, is_before: bool) -> int:
     year = 1 - year if is_before else year
     # Python knows the years 1 to 9999, and the calendar recurs.
@@ -46,12 +57,22 @@ def _days(year: int, month: int, day: int, is_before: bool) -> int:
 
 def time_us(text: str) -> int:
     """The microseconds of a time of day; 24:00:00 is one."""
+    whole, _, fraction = text.partition(".")
+    if not fraction:
+        return _second_us(whole)
+    if len(fraction) > _FRACTION_DIGITS or not fraction.isdecimal():
+        raise BadText(f"{text[:40]!r} is no time")
+    return _second_us(whole) + int(fraction.ljust(_FRACTION_DIGITS, "0"))
+
+
+@lru_cache(maxsize=4096)
+def _second_us(text: str) -> int:
+    """Cached, as rows that were written together have few seconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise BadText(f"{text[:40]!r} is no time")
-    hours, minutes, seconds, fraction = found.groups()
-    whole_s = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
-    return whole_s * 1_000_000 + (int(fraction.ljust(6, "0")) if fraction else 0)
+    hours, minutes, seconds = found.groups()
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000
 
 
 def timestamp_us(text: str) -> int:
@@ -64,11 +85,7 @@ def timestamp_us(text: str) -> int:
         return INT64_MAX if text == "infinity" else INT64_MIN
     plain = text.removesuffix(" BC").removesuffix("+00")
     day, _, time = plain.partition(" ")
-    found = _DATE.fullmatch(day)
-    if found is None:
-        raise BadText(f"{text[:40]!r} is no timestamp")
-    whole = _days(int(found[1]), int(found[2]), int(found[3]), text.endswith(" BC"))
-    moment_us = whole * _DAY_US + time_us(time)
+    moment_us = _midnight_us(day, text.endswith(" BC")) + time_us(time)
     if not INT64_MIN < moment_us < INT64_MAX:
         raise BadText(f"{text!r} is out of the range of microseconds in 64 bits")
     return moment_us
@@ -91,10 +108,19 @@ def unscaled(text: str, scale: int) -> int:
         BadText: it is NaN or infinite, or has more digits after its point.
     """
     whole, _, fraction = text.partition(".")
-    digits = whole + fraction.ljust(scale, "0")
-    if len(fraction) > scale or not digits.removeprefix("-").isdecimal():
-        raise BadText(f"{text[:40]!r} is no decimal of scale {scale}")
-    return int(digits)
+    missing = scale - len(fraction)
+    try:
+        if missing < 0:
+            raise ValueError
+        number = int(whole + fraction)
+    except ValueError:
+        raise BadText(f"{text[:40]!r} is no decimal of scale {scale}") from None
+    return number * 10**missing if missing else number
+
+
+def cents(text: str) -> int:
+    """Money as PostgreSQL writes it in the locale C, times a hundred."""
+    return unscaled(text.replace("$", "", 1).replace(",", ""), 2)
 
 
 def scale_of(text: str) -> int:

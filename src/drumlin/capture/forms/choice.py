@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from drumlin.capture.errors import CaptureRefused
-from drumlin.capture.values.envelope import DebeziumJson, Origin, Source
+from drumlin.capture.forms.debezium import DebeziumJson, Origin, Source
 from drumlin.capture.values.form import Form, PlainJson
 from drumlin.client.values.registry import SchemaRegistry, as_registry
 from drumlin.version import __version__
@@ -48,9 +48,9 @@ def form_of(
         if format_ is Format.JSON:
             return PlainJson()
         return DebeziumJson(origin, format_ is Format.DEBEZIUM_SCHEMAS, has_tombstones)
-    from drumlin.capture.values.avro_envelope import DebeziumAvro
-    from drumlin.capture.values.avro_form import AvroRows
-    from drumlin.capture.values.schemas import Schemas
+    from drumlin.capture.forms.avro_rows import AvroRows
+    from drumlin.capture.forms.debezium_avro import DebeziumAvro
+    from drumlin.capture.forms.schemas import Schemas
 
     schemas = Schemas(as_registry(registry))
     if format_ is Format.AVRO:

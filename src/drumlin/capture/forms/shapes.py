@@ -6,16 +6,15 @@ Avro's binary encoding or as JSON.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from drumlin.capture.values import binary
+from drumlin.capture.forms import binary
+from drumlin.capture.forms.binary import Encode
+from drumlin.capture.forms.numbers import big_endian, scale_of, unscaled
 from drumlin.capture.values.arrays import Elements, parse_array
-from drumlin.capture.values.binary import Encode
-from drumlin.capture.values.numbers import big_endian, scale_of, unscaled
 from drumlin.capture.values.plain import BadText, Convert, UnknownSymbol, base64_text, boolean
 
 Read = Callable[[str], Any]
@@ -151,7 +150,7 @@ def fits(shape: Shape, value: str) -> bool:
 
 
 def _number(value: float) -> str:
-    return json.dumps(value) if value - value == 0 else f'"{_SPECIAL[str(value)]}"'
+    return repr(value) if value - value == 0 else f'"{_SPECIAL[str(value)]}"'
 
 
 _SPECIAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drumlin.capture.values import numbers
-from drumlin.capture.values.avro import adjusted, namespace
-from drumlin.capture.values.kinds import Column, Kind, Sort
-from drumlin.capture.values.plain import UnknownSymbol, bytes_of
-from drumlin.capture.values.shapes import (
+from drumlin.capture.forms import numbers
+from drumlin.capture.forms.avro_schema import adjusted, namespace
+from drumlin.capture.forms.shapes import (
     ARRAY,
     VARIABLE,
     Read,
@@ -24,6 +22,8 @@ from drumlin.capture.values.shapes import (
     truth,
     whole,
 )
+from drumlin.capture.values.kinds import Column, Kind, Sort
+from drumlin.capture.values.plain import UnknownSymbol, bytes_of
 
 Schema = dict[str, Any]
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
@@ -95,6 +95,13 @@ def _decimal(kind: Kind) -> tuple[Shape, Schema]:
         return Shape(VARIABLE, as_it_is), schema
     parameters = {"scale": kind.scale, "connect.decimal.precision": kind.precision}
     return Shape("bytes", scaled(kind.scale)), _named("bytes", _DECIMAL, **parameters)
+
+
+def _money(_: Kind) -> tuple[Shape, Schema]:
+    def read(text: str) -> bytes:
+        return numbers.big_endian(numbers.cents(text))
+
+    return Shape("bytes", read), _named("bytes", _DECIMAL, scale=2)
 
 
 def _date(_: Kind) -> tuple[Shape, Schema]:
@@ -170,6 +177,7 @@ def _array(kind: Kind) -> tuple[Shape, Schema]:
 _MAKERS: Final = {
     Sort.DECIMAL: _decimal,
     Sort.UINT64: _decimal,
+    Sort.MONEY: _money,
     Sort.DATE: _date,
     Sort.TIME: _time,
     Sort.TIME_ZONED: _time_zoned,
@@ -190,10 +198,18 @@ def _required(type_: str, field: str) -> Schema:
     return {"type": type_, "optional": False, "field": field}
 
 
-def row_schema(topic: str, columns: Sequence[Column], is_key: bool) -> Schema:
-    """The schema of keys, or of rows."""
-    fields = [{**field_of(each.kind, is_key)[1], "field": each.name} for each in columns]
-    return struct(f"{topic}.{'Key' if is_key else 'Value'}", fields, not is_key)
+def key_schema(topic: str, key: Sequence[Column]) -> Schema:
+    fields = [{**field_of(each.kind, True)[1], "field": each.name} for each in key]
+    return struct(f"{topic}.Key", fields)
+
+
+def row_schema(topic: str, columns: Sequence[Column], key: Sequence[str]) -> Schema:
+    """The schema of rows: the columns of the key are always there."""
+    fields = [
+        {**field_of(each.kind)[1], "optional": each.name not in key, "field": each.name}
+        for each in columns
+    ]
+    return struct(f"{topic}.Value", fields, True)
 
 
 def avro_of(schema: Mapping[str, Any], known: set[str]) -> Any:

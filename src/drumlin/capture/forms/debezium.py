@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from drumlin.capture.values.connect import Schema, field_of, row_schema, struct
+from drumlin.capture.forms.connect_schema import Schema, field_of, key_schema, row_schema, struct
+from drumlin.capture.forms.shapes import Shape, converter, fits
 from drumlin.capture.values.form import OBJECT, columns_of, earlier, json_field
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.record import Data, Op, Place, Record
 from drumlin.capture.values.rows import Frame, RowFormat
-from drumlin.capture.values.shapes import Shape, converter, fits
 
 _DIGITS: Final = "0123456789"
 _ENUM: Final = "io.debezium.data.Enum"
@@ -95,14 +95,16 @@ class Origin(NamedTuple):
             for type_, name, is_there in self.fields
         ]
         snapshot = next(each for each in fields if each["field"] == "snapshot")
-        snapshot.update(name=_ENUM, version=1, parameters={"allowed": _SNAPSHOTS})
+        snapshot.update(name=_ENUM, version=1, parameters={"allowed": _SNAPSHOTS}, default="false")
         name = f"io.debezium.connector.{self.source.connector}.Source"
         return {**struct(name, fields), "version": 1, "field": "source"}
 
 
-def envelope_schema(topic: str, columns: Sequence[Column], origin: Origin) -> Schema:
+def envelope_schema(
+    topic: str, columns: Sequence[Column], key: Sequence[str], origin: Origin
+) -> Schema:
     """The schema of a table's envelopes."""
-    row = row_schema(topic, columns, is_key=False)
+    row = row_schema(topic, columns, key)
     block = [
         {"type": "string", "optional": False, "field": "id"},
         {"type": "int64", "optional": False, "field": "total_order"},
@@ -145,11 +147,14 @@ class Debezium:
             schema, table = self._tables[record.topic]
             values = self._origin.values(schema, table, place)
             source = self._sources[record.topic] = self._source(values)
-        value = self._envelope(record, source, time.time_ns())
-        time_ms = place["ts_us"] // 1000 if record.time_ms is None else record.time_ms
-        yield record._replace(value=value, time_ms=time_ms)
-        if record.op is Op.DELETE and self._has_tombstones:
-            yield record._replace(time_ms=time_ms)
+        topic, key, row, time_ms, op, before = record
+        if time_ms is None:
+            time_ms = place["ts_us"] // 1000
+        value = self._envelope(topic, before, row, source, op, time.time_ns())
+        made = Record(topic, key, value, time_ms)
+        if op is Op.DELETE and self._has_tombstones:
+            return made, Record(topic, key, None, time_ms)
+        return (made,)
 
     def _note_table(self, table: str, topic: str) -> None:
         schema, _, name = table.partition(".")
@@ -158,7 +163,9 @@ class Debezium:
     def _source(self, values: Sequence[Any]) -> Any:
         raise NotImplementedError
 
-    def _envelope(self, record: Record, source: Any, now_ns: int) -> Data:
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: Any, op: Op, now_ns: int
+    ) -> Data:
         raise NotImplementedError
 
 
@@ -181,9 +188,9 @@ class DebeziumJson(Debezium):
         shapes = {each.name: field_of(each.kind)[0] for each in columns}
         number, key_frame = "", OBJECT
         if self._has_schemas:
-            number = self._number(_text(envelope_schema(topic, columns, self._origin)))
-            key_schema = _text(row_schema(topic, of_key, is_key=True))
-            key_frame = Frame(f'{{"schema":{key_schema},"payload":{{', ",", "}}")
+            number = self._number(_text(envelope_schema(topic, columns, key, self._origin)))
+            of_keys = _text(key_schema(topic, of_key))
+            key_frame = Frame(f'{{"schema":{of_keys},"payload":{{', ",", "}}")
         self._latest[topic] = number
         return RowFormat(
             table,
@@ -214,19 +221,21 @@ class DebeziumJson(Debezium):
         named = zip(self._origin.fields, values, strict=True)
         return "{" + ",".join([f'"{name}":{_json(value)}' for (_, name, _), value in named]) + "}"
 
-    def _envelope(self, record: Record, source: str, now_ns: int) -> str:
-        number = self._latest[record.topic]
-        rows = []
-        for row in (record.before, record.value):
-            if row is None:
-                rows.append("null")
-            else:
-                number, bare = _parted(str(row))
-                rows.append(bare)
+    def _envelope(
+        self, topic: str, before: Data | None, row: Data | None, source: str, op: Op, now_ns: int
+    ) -> str:
+        number = ""
+        if self._has_schemas:
+            number = self._latest[topic]
+            if before is not None:
+                number, before = _parted(str(before))
+            if row is not None:
+                number, row = _parted(str(row))
+        was, now = before or "null", row or "null"
         payload = (
-            f'{{"before":{rows[0]},"after":{rows[1]},"source":{source},"transaction":null,'
-            f'"op":"{record.op}","ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},'
-            f'"ts_ns":{now_ns}}}'
+            f'{{"before":{was!s},"after":{now!s},"source":{source},'
+            f'"transaction":null,"op":"{op.value}","ts_ms":{now_ns // 1_000_000},'
+            f'"ts_us":{now_ns // 1000},"ts_ns":{now_ns}}}'
         )
         if not number:
             return payload
