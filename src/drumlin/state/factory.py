@@ -74,8 +74,8 @@ def processor(
         max_poll_interval_ms: a process that takes longer to process a batch loses its partitions.
         transaction_timeout_ms: a transaction that is open for longer is aborted.
         output: "exactly_once": output becomes visible to read_committed readers when its batch is
-            committed; "at_least_once": output is visible to all readers at once, and may be
-            repeated after a failure. The state counts each record once in either case.
+            committed; "at_least_once": output is visible to all readers when its batch has been
+            processed, and may be repeated after a failure. The state counts each record once in either case.
         folder: where to keep the state on disk, for states larger than memory and for restarts that
             read only the latest changes; None: in memory. Each process needs its own folder, and
             should get the same one when it is restarted.

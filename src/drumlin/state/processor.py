@@ -28,11 +28,12 @@ from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.options import ProcessorOptions
+from drumlin.state.output import ABORTED
 from drumlin.state.standbys.assignor import StateAssignor
 from drumlin.state.standbys.replicas import Replicas
 from drumlin.state.timing.ticks import Ticks
 from drumlin.state.topics import Topics
-from drumlin.state.work import ABORTED, Owned, Work
+from drumlin.state.work import Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +143,7 @@ class Processor:
         """
         self._check_output(topic)
         self._work.has_written.add(self._partition)
-        self._work.send(topic, value, key, record)
+        self._work.output.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
         """Write the rows of a table. They become visible when the batch is committed.
@@ -158,7 +159,7 @@ class Processor:
         """
         self._check_output(topic)
         self._work.has_written.add(self._partition)
-        self._work.append(data, topic, options)
+        self._work.output.append(data, topic, options)
 
     def _check_batch(self) -> None:
         if self._batch is None:
@@ -211,7 +212,7 @@ class Processor:
             raise error
         _log.warning("dead letter: %s: %r", place_of(self._topic, record, self._partition), error)
         letter = dead_letter(self._topic, record, error)
-        self._work.send(
+        self._work.output.send(
             self._options.dead_letters,
             letter["value"],
             letter["key"],
@@ -248,6 +249,7 @@ class Processor:
         self._check_no_attempt()
         self._batch = None
         try:
+            self._work.written()
             return self._next()
         except BaseException as error:
             # The error may have interrupted a rebalance or a commit.

@@ -8,42 +8,31 @@ relies on the order in which the parts of a transaction are sent.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from drumlin import lowlevel
-from drumlin.client import arguments
 from drumlin.client.errors import ClientError, CommitFailed
-from drumlin.client.tables import as_table
-from drumlin.client.transactions.errors import (
-    OutcomeUnknown,
-    ProducerFenced,
-    TransactionAborted,
-    UnknownTransaction,
-)
+from drumlin.client.transactions.errors import OutcomeUnknown
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
 from drumlin.state.options import OutputDelivery
+from drumlin.state.output import Output
 from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
     from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
     from drumlin.client.client import Client
-    from drumlin.client.tables import TableLike
     from drumlin.client.topic_partition import TopicPartition
     from drumlin.client.transactions.transaction import Transaction
-    from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
     from drumlin.state.topics import Topics
 
-#: Errors after which the transaction is certainly aborted, and its records may be read again.
-ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
-_WRITER_BATCH_BYTES: Final = 512 << 10
 
 
 @dataclass
@@ -87,47 +76,9 @@ class Work:
         self._commits = 0
         self._transactional_id = own_id
         self._transaction: Transaction | None = None
-        self._writers: dict[str, Writer] = {}
+        self.output = Output(self._target, lambda: self._transaction)
         #: The partitions for which output was written since the last commit.
         self.has_written: set[int] = set()
-        #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
-        self._abort_reason: ClientError | None = None
-        #: The output of the current attempt, held back; None: outside attempts.
-        self._held: list[Callable[[], None]] | None = None
-
-    # -- output --------------------------------------------------------------------------
-
-    def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        """Write a record. Raises what `Writer.send` raises, except errors in ABORTED."""
-        if self._held is None:
-            self._send(topic, value, key, record)
-            return
-        value, key = arguments.as_bytes("value", value), arguments.as_bytes("key", key)
-        if record.get("headers") is not None:
-            record = {**record, "headers": arguments.as_headers(record["headers"])}
-        if record.get("timestamp") is not None:
-            arguments.timestamp_ms(record["timestamp"])
-        self._unless_aborted(lambda: self._writer(topic))
-        self._held.append(lambda: self._send(topic, value, key, record))
-
-    def _send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        self._unless_aborted(lambda: self._writer(topic).send(value, key, **record))
-
-    def _writer(self, topic: str) -> Writer:
-        if topic not in self._writers:
-            self._writers[topic] = self._target().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
-        return self._writers[topic]
-
-    def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        """Write a table. Raises what `Transaction.append` raises, except errors in ABORTED."""
-        if self._held is None:
-            self._append(data, topic, options)
-            return
-        table = as_table(data)
-        self._held.append(lambda: self._append(table, topic, options))
-
-    def _append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        self._unless_aborted(lambda: self._target().append(data, topic, **options))
 
     def _target(self) -> Client | Transaction:
         """The transaction or the client that writes the output."""
@@ -137,41 +88,28 @@ class Work:
 
     def begin_attempt(self, partition: int) -> None:
         """Begin an attempt, whose work can be undone separately. Output is held back."""
-        self._held = []
+        self.output.hold()
         self.owned[partition].state.begin_attempt()
 
     @property
     def is_attempting(self) -> bool:
         """Whether an attempt is in progress, with its batch possibly processed in part."""
-        return self._held is not None
+        return self.output.is_held
 
     def undo_attempt(self, partition: int) -> None:
         """End the attempt, and undo its work."""
-        self._held = None
+        self.output.drop_held()
         self.owned[partition].state.undo_attempt()
 
     def keep_attempt(self, partition: int) -> None:
         """End the attempt, keep its work, and write its output."""
-        held, self._held = self._held or [], None
         self.owned[partition].state.keep_attempt()
-        for write in held:
-            write()
+        self.output.write_held()
 
-    def _unless_aborted(self, write: Callable[[], object]) -> None:
-        if self._abort_reason is not None:
-            return
-        try:
-            write()
-        except ABORTED as error:
-            self._abort_reason = error
-        except ClientError as error:
-            # A plain ClientError may come from a writer whose transaction failed in the background.
-            if type(error) is not ClientError or self._transaction is None:
-                raise
-            fate = lowlevel.fate(self._transaction, error)
-            if not isinstance(fate, ABORTED):
-                raise
-            self._abort_reason = fate
+    def written(self) -> None:
+        """The user's code is done with a batch. Output that is not exact becomes visible now."""
+        if not self._is_output_exact:
+            self.output.flush()
 
     def _begun(self) -> Transaction:
         if self._transaction is None:
@@ -196,8 +134,8 @@ class Work:
             StateRefused: the input or the changelog is not the same topic any more.
             ClientError: one of ABORTED if certainly nothing was committed.
         """
-        if self._abort_reason is not None:
-            raise self._abort_reason
+        if self.output.abort_reason is not None:
+            raise self.output.abort_reason
         moved = {place: each for place, each in positions.items() if self._has_moved(place, each)}
         if not moved:
             return
@@ -207,9 +145,9 @@ class Work:
                 f"not committed: this process is no longer in group {member.group_id!r}"
             )
         self._topics.check()
-        if not self._is_output_exact:
-            for writer in self._writers.values():
-                writer.flush()
+        self.output.flush()
+        if self.output.abort_reason is not None:
+            raise self.output.abort_reason
         changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
         transaction = self._begun()
         # Before the records are sent: their leaders have these epochs, or later ones.
@@ -220,7 +158,7 @@ class Work:
         transaction.send_offsets({**moved}, member)
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
-        self._forget_writers()
+        self.output.forget(writers=self._is_output_exact)
         self.has_written.clear()
         for place, each in moved.items():
             owned = self.owned[place.partition]
@@ -253,9 +191,7 @@ class Work:
     def abort(self) -> None:
         """Abort the transaction and undo all changes since the last commit."""
         transaction, self._transaction = self._transaction, None
-        self._forget_writers()
-        self._abort_reason = None
-        self._held = None
+        self.output.forget(writers=self._is_output_exact)
         self.has_written.clear()
         for each in self.owned.values():
             each.state.abort()
@@ -263,11 +199,6 @@ class Work:
             # If this fails, the next transaction of this id or the next owner aborts it.
             with contextlib.suppress(ClientError):
                 transaction.abort()
-
-    def _forget_writers(self) -> None:
-        """Forget the writers of a transaction that has ended."""
-        if self._is_output_exact:
-            self._writers.clear()
 
 
 def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:
