@@ -232,10 +232,24 @@ def test_a_state_that_is_gone_is_missed(client: Client, topic: str, group: str, 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({"format": 2}, "it has format 2, but"),
+        ({"format": 3}, "it has format 3, but"),
         ("no JSON", "not a changelog of drumlin.state, or damaged"),
         ({"offset": -1}, "invalid position"),
         ({"topic": 7}, "invalid position"),
+        ({"format": 2}, "invalid position"),
+        ({"format": 2, "inputs": []}, "invalid position"),
+        ({"format": 2, "inputs": [7]}, "invalid position"),
+        (
+            {"format": 2, "inputs": [{"topic": "a", "topic_id": "", "offset": 0}] * 2},
+            "invalid position",
+        ),
+        (
+            {
+                "format": 2,
+                "inputs": [{"topic": each, "topic_id": "", "offset": 0} for each in "ab"],
+            },
+            r"belongs to the inputs \['a', 'b'\]",
+        ),
         ({"topic": "another"}, "and topic 'another'"),
         ({"group": "another"}, "belongs to group 'another'"),
         ({"topic_id": "another"}, "or the topic was deleted and created again"),

@@ -8,6 +8,7 @@ relies on the order in which the parts of a transaction are sent.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from drumlin import lowlevel
 from drumlin.client.errors import ClientError, CommitFailed
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.errors import OutcomeUnknown
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
@@ -26,7 +28,6 @@ from drumlin.state.stores import Checkpoint, digest, now_ms
 if TYPE_CHECKING:
     from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
     from drumlin.client.client import Client
-    from drumlin.client.topic_partition import TopicPartition
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
@@ -37,10 +38,11 @@ _COMMIT_ATTEMPTS: Final = 5
 
 @dataclass
 class Owned:
-    """An input partition that this process owns."""
+    """A partition of the state that this process owns."""
 
     state: JournaledState
-    committed_offset: int
+    #: By input.
+    committed_offsets: dict[str, int]
 
 
 class Work:
@@ -51,7 +53,7 @@ class Work:
         client: Client,
         changelog: Changelog,
         topics: Topics,
-        begin: Position,
+        begin: Mapping[str, Position],
         own_id: str,
         transaction_timeout_ms: int,
         output: OutputDelivery,
@@ -61,7 +63,7 @@ class Work:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
             topics: are checked by each commit.
-            begin: identifies the input and the group; its offset is ignored.
+            begin: identifies the group and each input, by topic; offsets are ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
             output: "exactly_once": written in the transaction; "at_least_once": before its commit.
@@ -136,7 +138,15 @@ class Work:
         """
         if self.output.abort_reason is not None:
             raise self.output.abort_reason
-        moved = {place: each for place, each in positions.items() if self._has_moved(place, each)}
+        reached: dict[int, dict[str, OffsetAndMetadata]] = defaultdict(dict)
+        for (topic, partition), at in positions.items():
+            if partition in self.owned:
+                reached[partition][topic] = at
+        moved = {
+            partition: each
+            for partition, each in reached.items()
+            if self._has_moved(partition, each)
+        }
         if not moved:
             return
         if member.generation_id < 0:
@@ -148,44 +158,57 @@ class Work:
         self.output.flush()
         if self.output.abort_reason is not None:
             raise self.output.abort_reason
-        changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
+        changes = {partition: self._changes(partition, each) for partition, each in moved.items()}
         transaction = self._begun()
         # Before the records are sent: their leaders have these epochs, or later ones.
         epochs = lowlevel.known_leader_epochs(self._client, self._changelog.topic)
         report = transaction.append(
             _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
-        transaction.send_offsets({**moved}, member)
+        transaction.send_offsets(
+            {
+                TopicPartition(topic, partition): at
+                for partition, each in moved.items()
+                for topic, at in each.items()
+            },
+            member,
+        )
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
         self.output.forget(writers=self._is_output_exact)
         self.has_written.clear()
-        for place, each in moved.items():
-            owned = self.owned[place.partition]
-            owned.committed_offset = each.offset
-            end_offset = report.partitions[place.partition].end_offset
-            position = changes[place].pop(POSITION_KEY)
-            epoch = epochs.get(place.partition, -1)
-            owned.state.commit(changes[place], self._checkpoint(end_offset, position, epoch))
+        for partition, each in moved.items():
+            owned = self.owned[partition]
+            owned.committed_offsets |= {topic: at.offset for topic, at in each.items()}
+            end_offset = report.partitions[partition].end_offset
+            position = changes[partition].pop(POSITION_KEY)
+            epoch = epochs.get(partition, -1)
+            owned.state.commit(changes[partition], self._checkpoint(end_offset, position, epoch))
 
     def _checkpoint(self, end_offset: int, position: bytes | None, epoch: int) -> Checkpoint:
         """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
         return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last, epoch)
 
-    def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
-        owned = self.owned.get(place.partition)
-        if owned is None:
-            return False
-        has_output = place.partition in self.has_written
-        return owned.committed_offset != to.offset or owned.state.is_changed or has_output
+    def _has_moved(self, partition: int, to: Mapping[str, OffsetAndMetadata]) -> bool:
+        owned = self.owned[partition]
+        had = owned.committed_offsets
+        has_read = any(had[topic] != at.offset for topic, at in to.items())
+        return has_read or owned.state.is_changed or partition in self.has_written
 
-    def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
-        """The partition's changes, followed by the position in the input."""
-        changes = self.owned[place.partition].state.changes()
+    def _changes(
+        self, partition: int, to: Mapping[str, OffsetAndMetadata]
+    ) -> dict[bytes, bytes | None]:
+        """The partition's changes, followed by the position in each input."""
+        owned = self.owned[partition]
+        changes = owned.state.changes()
         self._commits += 1
         commit = f"{self._transactional_id}-{self._commits}"
-        changes[POSITION_KEY] = position_value(self._begin._replace(offset=offset), commit)
+        offsets = owned.committed_offsets | {topic: at.offset for topic, at in to.items()}
+        reached = [
+            self._begin[topic]._replace(offset=offset) for topic, offset in sorted(offsets.items())
+        ]
+        changes[POSITION_KEY] = position_value(reached, commit)
         return changes
 
     def abort(self) -> None:
@@ -201,10 +224,10 @@ class Work:
                 transaction.abort()
 
 
-def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:
+def _as_records(changes: Mapping[int, Mapping[bytes, bytes | None]]) -> pa.Table:
     """The changelog records of a commit, all with the same timestamp."""
     tables = []
-    for (_, partition), each in changes.items():
+    for partition, each in changes.items():
         tables.append(
             pa.table(
                 {
