@@ -16,7 +16,7 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
 from drumlin.coordination.groups.consumer import member_change
-from drumlin.coordination.groups.coordinator import answer_queue, classic_store
+from drumlin.coordination.groups.coordinator import answer_queue, classic_store, upgrades
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -41,6 +41,7 @@ def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
     monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 1)
     monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
+    monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 0)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:

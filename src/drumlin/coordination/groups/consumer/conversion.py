@@ -89,8 +89,8 @@ def _not_upgraded(group: Group, reason: str) -> KafkaError:
 
 
 def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
-    """The records that turn a classic group, which must not change meanwhile, into a consumer
-    group.
+    """The records that turn a classic group into a consumer group. If the group has changed before
+    the last of them, they are worthless.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, a member's metadata cannot be decoded.
@@ -104,7 +104,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
         name = membership.elect_protocol()
     yield from group.tombstones()
     names, assigned = set[str](), dict[str, Partitions]()
-    for member_id, member in membership.members.items():
+    for member_id, member in list(membership.members.items()):
         try:
             subscription, assigned[member_id] = _upgraded(member, name, topics)
         except ValueError as error:
