@@ -120,6 +120,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
+            lambda shard, group, decision: self._upgrades.downgrade(shard, group, decision),
         )
         stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
         self._upgrades = Upgrades(self._context, writer, effects, self._answers, alarm, background)

@@ -1,4 +1,5 @@
-"""Converts classic groups to consumer groups, when a member of the consumer protocol joins.
+"""Converts classic groups to consumer groups, when a member of the consumer protocol joins, and
+large ones back, when the last such member leaves.
 
 The records of a conversion form one batch, so that the group always has exactly one kind in the
 log. A batch has at most 1 MiB by default. If the conversion needs more, the joining member is
@@ -20,11 +21,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from drumlin.background import Background
+from drumlin.background import Background, look_at
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer import heartbeats
 from drumlin.coordination.groups.consumer.conversion import (
+    MEMBERS_AT_ONCE,
     check_upgrade,
     stays_classic,
     to_consumer,
@@ -34,10 +36,12 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.coordinator.effects import Effects
-from drumlin.coordination.groups.every_kind.any_group import Decision
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Convert, Decision
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.states import DeadlineKind
+from drumlin.coordination.groups.shard.by_kind import new_group
 from drumlin.coordination.groups.shard.record_registry import type_of
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.log_errors import TooLarge
@@ -51,8 +55,6 @@ _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: The most members of a group that is converted in one turn, in some milliseconds.
-_MEMBERS_AT_ONCE: Final = 100
 #: How often the work is done in turns; then the group is converted in one turn, however large.
 _ATTEMPTS: Final = 3
 
@@ -138,7 +140,7 @@ class Upgrades:
         """
         rules = self._context.rules
         check_upgrade(group, rules.group_consumer_migration_policy, rules.group_consumer_max_size)
-        if len(group.membership.members) <= _MEMBERS_AT_ONCE:
+        if len(group.membership.members) <= MEMBERS_AT_ONCE:
             return self._upgrade_at_once(shard, group, request)
         over = asyncio.get_running_loop().create_future()
         self._under_way[group.group_id] = over
@@ -168,7 +170,8 @@ class Upgrades:
             before, mark = _content(group), _mark(group)
             try:
                 made = await checked(
-                    self._made(shard, group, request), partial(_check_unchanged, group, mark)
+                    self._made(shard, group, request),
+                    partial(_check_unchanged, partial(_mark, group), mark),
                 )
             except _Changed:
                 continue
@@ -178,7 +181,7 @@ class Upgrades:
         self._check_is_there(shard, group)
         return self._upgrade_at_once(shard, group, request)
 
-    def _check_is_there(self, shard: GroupShard, group: Group) -> None:
+    def _check_is_there(self, shard: GroupShard, group: AnyGroup) -> None:
         """
         Raises:
             KafkaError: the group is no longer coordinated here, or was replaced.
@@ -216,13 +219,16 @@ class Upgrades:
             for key, value in decision.records:
                 upgraded.replay(key, value)
             upgraded.knows_metadata = False  # topics may have changed since the first turn
-            for each in shard.replace(group, upgraded):
-                self._answers.give(each)
+            self._put(shard, group, upgraded)
 
         confirmation = self._writer.write_batches_at_once(shard, packer.batches(), take_over)
         _log.info("group %r has become a consumer group", group.group_id)
         self._background.spawn(self._settle(group, upgraded))
         return self._effects.follow_up(shard, group.group_id, decision, confirmation)
+
+    def _put(self, shard: GroupShard, former: AnyGroup, converted: AnyGroup) -> None:
+        for each in shard.replace(former, converted):
+            self._answers.give(each)
 
     async def _settle(self, former: Group, upgraded: ConsumerGroup) -> None:
         """Begin the sessions of all members, and free the former group."""
@@ -233,6 +239,93 @@ class Upgrades:
             await give_way()
         self._alarm.set()
         await forget(await former.dissolve())
+
+    # -- back to the classic protocol ------------------------------------------------------------
+
+    def downgrade(
+        self, shard: GroupShard, group: ConsumerGroup, decision: Decision
+    ) -> Pending[Any]:
+        """Carry out a decision to convert a consumer group; see `Convert`."""
+        over = asyncio.get_running_loop().create_future()
+        self._under_way[group.group_id] = over
+        work = self._downgrade_in_turns(shard, group, decision, over)
+        answer = self._background.answer_with(work)
+        answer.add_done_callback(look_at)  # after a deadline, no request awaits it
+        return answer
+
+    async def _downgrade_in_turns(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        decision: Decision,
+        over: asyncio.Future[None],
+    ) -> Any:
+        try:
+            answer = await self._downgraded(shard, group, decision)
+        finally:
+            del self._under_way[group.group_id]
+            over.set_result(None)
+        return await answer
+
+    async def _downgraded(
+        self, shard: GroupShard, group: ConsumerGroup, decision: Decision
+    ) -> Pending[Any]:
+        """
+        Raises:
+            KafkaError: nothing was changed.
+        """
+        convert, otherwise = decision.convert, decision.otherwise
+        assert convert is not None
+        assert otherwise is not None
+        try:
+            mark = group.revision
+            classic, packer = await checked(
+                self._made_classic(shard, group, convert),
+                partial(_check_unchanged, lambda: group.revision, mark),
+            )
+            self._check_is_there(shard, group)
+            confirmation = self._writer.write_batches_at_once(
+                shard, packer.batches(), lambda *_: self._put(shard, group, classic)
+            )
+        except (_Changed, TooLarge) as why:
+            self._check_is_there(shard, group)
+            instead = otherwise if isinstance(why, TooLarge) else convert.at_once
+            return self._effects.bring_about(shard, group.group_id, instead())
+        _log.info("group %r has become a classic group", group.group_id)
+        reason = convert.reason
+        then = None if reason is None else lambda _: classic.rebalance(reason)
+        follow = Decision((), decision.answer, then)
+        answer = self._effects.follow_up(shard, group.group_id, follow, confirmation)
+        for member_id in group.members.keys() - classic.membership.members.keys():
+            group.cancel(DeadlineKind.SESSION, member_id)
+        await forget(await group.dissolve())
+        return answer
+
+    async def _made_classic(
+        self, shard: GroupShard, group: ConsumerGroup, convert: Convert
+    ) -> tuple[Group, RecordPacker[GroupRecord]]:
+        """The classic group, which is not yet in the log, and its records.
+
+        Raises:
+            _Changed: there is no such classic group.
+            TooLarge: the records do not fit into one batch.
+        """
+        made = await convert.make()
+        if made is None:
+            raise _Changed
+        record, protocols = made
+        classic = new_group(GroupKind.CLASSIC, group.group_id, self._context)
+        assert isinstance(classic, Group)
+        await classic.restore([record])
+        await classic.take_over_protocols(protocols)
+        packer = self._writer.packer(shard)
+        for tombstone in group.tombstones():
+            _add(packer, tombstone)
+            await give_way()
+        await asyncio.to_thread(_add, packer, record)  # it has all members
+        return classic, packer
+
+    # -- at once ---------------------------------------------------------------------------------
 
     def _upgrade_at_once(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest
@@ -292,6 +385,10 @@ def _mark(group: Group) -> tuple[object, ...]:
     return group.generation_id, group.state, group.protocol_name, len(group.membership.members)
 
 
-def _check_unchanged(group: Group, mark: tuple[object, ...]) -> None:
-    if _mark(group) != mark:
+def _check_unchanged(mark: Callable[[], object], before: object) -> None:
+    """
+    Raises:
+        _Changed: the mark is another one now.
+    """
+    if mark() != before:
         raise _Changed
