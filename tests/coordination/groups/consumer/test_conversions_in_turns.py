@@ -19,7 +19,7 @@ from coordination.groups.classic.classic_members import (
 from coordination.groups.consumer.test_conversions import SETTINGS, stable, upgrade
 from coordination.groups.consumer.test_conversions import sync as all_sync
 from coordination.groups.coordinator.test_group_coordinator import with_coordinator
-from coordination.memory_log import MemoryLog, wake
+from coordination.memory_log import TOPIC_ID, MemoryLog, wake
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -27,6 +27,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
 from drumlin.coordination.groups.every_kind.messages import LeavingMember, SyncRequest
+from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 pytestmark = pytest.mark.usefixtures("every_step_is_a_turn")
@@ -155,6 +156,40 @@ def test_a_group_that_changes_meanwhile_is_converted_as_it_is_then(
         await upgrading
         assert made == 3
         assert isinstance(coordinator.group("g"), ConsumerGroup)
+
+    with_coordinator(run, SETTINGS)
+
+
+@pytest.mark.parametrize("changes", [1, 1_000])
+def test_a_consumer_group_that_changes_meanwhile(
+    changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It becomes a classic one as it is then; at last in one turn."""
+
+    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
+        members = await stable(coordinator, clock)
+        await upgrade(coordinator)
+        made, make = 0, Upgrades._made_classic
+
+        def counted(*args: Any) -> Any:
+            nonlocal made
+            made += 1
+            return make(*args)
+
+        monkeypatch.setattr(Upgrades, "_made_classic", counted)
+        group = coordinator.consumer_group("g")
+        target = {TOPIC_ID: frozenset([3])}
+        leaving = await _begun(coordinator, coordinator.consumer_heartbeat("g", _leaves()))
+        for _ in range(changes):
+            group.follow(group.target_epoch, {members[0].member_id: target})
+            await some_turns(_A_FEW_TURNS)
+            if leaving.done():
+                break
+        assert (await leaving).epoch == -1
+        assert made == (2 if changes == 1 else 3)
+        classic = coordinator.classic_group("g").membership.members
+        assert len(classic) == MEMBERS
+        assert classic[members[0].member_id].assignment == write_assignment(0, {"t": [3]})
 
     with_coordinator(run, SETTINGS)
 

@@ -8,7 +8,7 @@ join again. There is no leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -37,7 +37,7 @@ from drumlin.coordination.groups.consumer.member_change import (
     check_room,
     check_static,
 )
-from drumlin.coordination.groups.every_kind.any_group import Convert, Decision
+from drumlin.coordination.groups.every_kind.any_group import Convert, DecideAgain, Decision
 from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -80,8 +80,8 @@ def join(group: ConsumerGroup, request: JoinRequest, *, in_turns: bool = True) -
     change.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(sent.owned, group.context.topics)
     if replaced is not None and _becomes_classic(group, replaced):
-        at_once = partial(join, group, request, in_turns=False) if in_turns else None
-        downgraded = _downgrade(change, replaced, Member(member_id, subscription), at_once)
+        decide = partial(join, group, request) if in_turns else None
+        downgraded = _downgrade(change, replaced, Member(member_id, subscription), decide)
         if downgraded is not None:
             return downgraded._replace(otherwise=lambda: _stay(group, request))
     updated = Member(member_id, subscription, member.progress)
@@ -194,10 +194,10 @@ def _downgrade(
     change: MemberChange,
     replaced: Member,
     joining: Member,
-    at_once: Callable[[], Decision] | None,
+    decide: DecideAgain | None,
 ) -> Decision | None:
     """Make the group classic if its last consumer member, a static one, comes back with the classic
-    protocol: over several turns, if it has many members, and `at_once` decides otherwise.
+    protocol: over several turns, if there is `decide`, and the group has many members.
     """
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
@@ -207,9 +207,9 @@ def _downgrade(
     reason = _CAME_BACK if must_rebalance else None
     targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, {})}
     outcome: Decision | None
-    if at_once is not None and len(staying) > MEMBERS_AT_ONCE:
+    if decide is not None and len(staying) > MEMBERS_AT_ONCE:
         make = partial(as_classic, group, staying, targets)
-        outcome = Decision(convert=Convert(make, at_once, reason))
+        outcome = Decision(convert=Convert(make, decide, reason))
     else:
         outcome = to_classic(group, staying, reason, targets)
     if outcome is None:

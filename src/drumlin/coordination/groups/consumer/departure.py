@@ -79,13 +79,13 @@ def fence(
         stays_consumer(group, len(staying))
         return _remove(group, members, answer)
 
-    def at_once() -> Decision:
+    def decide(*, in_turns: bool) -> Decision:
         left = [each for each in group.members.values() if each.member_id in gone]
-        return fence(group, left, answer, in_turns=False)
+        return fence(group, left, answer, in_turns=in_turns)
 
     if in_turns and len(staying) > MEMBERS_AT_ONCE:
         make = partial(as_classic, group, staying, group.targets)
-        convert = Convert(make, at_once, _NO_CONSUMER_MEMBER)
+        convert = Convert(make, decide, _NO_CONSUMER_MEMBER)
         return Decision((), answer, otherwise=otherwise, convert=convert)
     converted = to_classic(group, staying, _NO_CONSUMER_MEMBER)
     if converted is None:

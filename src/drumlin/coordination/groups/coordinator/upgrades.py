@@ -63,6 +63,10 @@ class _Changed(Exception):
     """The group has changed while its records were made."""
 
 
+class _Impossible(Exception):
+    """The members have no protocol in common, or one that cannot be read."""
+
+
 class _Made(NamedTuple):
     """A consumer group in place of a classic one, not written yet.
 
@@ -274,32 +278,52 @@ class Upgrades:
         Raises:
             KafkaError: nothing was changed.
         """
-        convert, otherwise = decision.convert, decision.otherwise
-        assert convert is not None
-        assert otherwise is not None
-        try:
-            mark = group.revision
-            classic, packer = await checked(
-                self._made_classic(shard, group, convert),
-                partial(_check_unchanged, lambda: group.revision, mark),
-            )
-            self._check_is_there(shard, group)
-            confirmation = self._writer.write_batches_at_once(
-                shard, packer.batches(), lambda *_: self._put(shard, group, classic)
-            )
-        except (_Changed, TooLarge) as why:
-            self._check_is_there(shard, group)
-            instead = otherwise if isinstance(why, TooLarge) else convert.at_once
-            return self._effects.bring_about(shard, group.group_id, instead())
+        for more in reversed(range(_ATTEMPTS)):
+            convert, mark = decision.convert, group.revision
+            if convert is None:
+                break
+            try:
+                classic, packer = await checked(
+                    self._made_classic(shard, group, convert),
+                    partial(_check_unchanged, lambda: group.revision, mark),
+                )
+            except TooLarge:
+                self._check_is_there(shard, group)
+                assert decision.otherwise is not None
+                decision = decision.otherwise()
+            except (_Changed, _Impossible) as why:
+                self._check_is_there(shard, group)
+                may_go_on = more > 0 and isinstance(why, _Changed)
+                decision = convert.decide(in_turns=may_go_on)
+            else:
+                self._check_is_there(shard, group)
+                answer = self._put_classic(shard, group, decision, classic, packer)
+                for member_id in group.members.keys() - classic.membership.members.keys():
+                    group.cancel(DeadlineKind.SESSION, member_id)
+                await forget(await group.dissolve())
+                return answer
+        return self._effects.bring_about(shard, group.group_id, decision)
+
+    def _put_classic(
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        decision: Decision,
+        classic: Group,
+        packer: RecordPacker[GroupRecord],
+    ) -> Pending[Any]:
+        """
+        Raises:
+            KafkaError: nothing was written.
+        """
+        confirmation = self._writer.write_batches_at_once(
+            shard, packer.batches(), lambda *_: self._put(shard, group, classic)
+        )
         _log.info("group %r has become a classic group", group.group_id)
-        reason = convert.reason
+        reason = None if decision.convert is None else decision.convert.reason
         then = None if reason is None else lambda _: classic.rebalance(reason)
         follow = Decision((), decision.answer, then)
-        answer = self._effects.follow_up(shard, group.group_id, follow, confirmation)
-        for member_id in group.members.keys() - classic.membership.members.keys():
-            group.cancel(DeadlineKind.SESSION, member_id)
-        await forget(await group.dissolve())
-        return answer
+        return self._effects.follow_up(shard, group.group_id, follow, confirmation)
 
     async def _made_classic(
         self, shard: GroupShard, group: ConsumerGroup, convert: Convert
@@ -307,12 +331,12 @@ class Upgrades:
         """The classic group, which is not yet in the log, and its records.
 
         Raises:
-            _Changed: there is no such classic group.
+            _Impossible: there is no such classic group.
             TooLarge: the records do not fit into one batch.
         """
         made = await convert.make()
         if made is None:
-            raise _Changed
+            raise _Impossible
         record, protocols = made
         classic = new_group(GroupKind.CLASSIC, group.group_id, self._context)
         assert isinstance(classic, Group)

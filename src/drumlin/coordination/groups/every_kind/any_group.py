@@ -120,17 +120,23 @@ class Decision(NamedTuple):
     convert: Convert | None = None
 
 
+class DecideAgain(Protocol):
+    """Decides once more, for the same request; without `in_turns` there is no `Convert`."""
+
+    def __call__(self, *, in_turns: bool) -> Decision: ...
+
+
 class Convert(NamedTuple):
     """The conversion of a consumer group of many members into a classic one, over several turns.
 
     make(): the record of the classic group, and all protocols of each member; None if there is
         none.
-    at_once(): the decision in one turn, if there is none, or if the group has changed meanwhile.
+    decide(in_turns=...): the decision again, if there is none, or if the group has changed.
     reason: the reason for the rebalance of the classic group; None if there is no rebalance.
     """
 
     make: Callable[[], Coroutine[Any, Any, tuple[GroupRecord, Mapping[str, Protocols]] | None]]
-    at_once: Callable[[], Decision]
+    decide: DecideAgain
     reason: str | None
 
 
