@@ -4,7 +4,7 @@ A broker of Drumlin has the topic. `table_load`: until a topic of a million keys
 can be looked up; theirs is confluent-kafka, record by record. `table_lookup`: keys in random order;
 theirs is the dictionary itself. `state_takeover`: a million keys of state, whose owner is killed;
 theirs has no standby. `captures.py` has rows of a database, `stores.py` those of the same topic in
-stores.
+stores, `landings.py` a table of Delta.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
-from bench import captures, stores
+from bench import captures, landings, stores
 from bench.brokers import Broker, drumlin
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.state_takeover import takeover
@@ -47,7 +47,7 @@ def run(options: Options) -> list[Comparison]:
         broker.topic(1, **{"cleanup.policy": "compact"}) as topic,
         connect(broker.address) as client,
     ):
-        if not options.rows or set(options.rows) - set(captures.ROWS):
+        if not options.rows or set(options.rows) - {*captures.ROWS, *landings.ROWS}:
             _fill(client, topic, keys)
         sides: dict[str, Any]
         if not options.rows or "table_load" in options.rows:
@@ -71,6 +71,8 @@ def run(options: Options) -> list[Comparison]:
             )
         if not options.rows or set(options.rows) & set(captures.ROWS):
             results += captures.run(options, broker)
+        if not options.rows or set(options.rows) & set(landings.ROWS):
+            results += landings.run(options, broker, client)
         if not options.rows or "state_takeover" in options.rows:
             sides = {
                 "a standby": lambda: takeover(broker, client, keys, 1),

@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+import drumlin
+from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.documents.walkthrough import Walkthrough
 from rig.servers.schema_registry import running_registry
 from spark.sink_proof.reading import read_committed
@@ -93,6 +99,50 @@ def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) ->
     assert names["left"]["offset"].to_pylist() == [2, 3, 4]
     state = {bytes(row.key): bytes(row.value) for row in names["state"].collect()}
     assert state == {b"ann": b"15", b"eve": b"7"}
+
+
+def test_landings(spark: SparkSession, new_broker: DrumlinServer, tmp_path: Path) -> None:
+    _fill_landed(new_broker.address)
+    names = _run("landing.md", {"127.0.0.1:9092": new_broker.address, "/data/": f"{tmp_path}/"})
+    assert names["each"].topic == "orders"
+    assert names["each"].lag == 0
+    assert DeltaTable(tmp_path / "users").count() == 2
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+def test_the_commands_of_landings(
+    new_broker: DrumlinServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for those that need what a reader brings."""
+    _fill_landed(new_broker.address)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    brought = ("pip ", "export ", "postgresql:", "--properties")
+    with Walkthrough(tmp_path, lambda text: any(each in text for each in brought)) as walk:
+        walk.address = new_broker.address
+        walk.replaced["/data/"] = f"{tmp_path}/"
+        walk.follow(DOCUMENTS / "landing.md", without=("land(spark",))
+    assert pq.read_table(tmp_path / "lake").num_rows == 1
+    assert DeltaTable(tmp_path / "orders").to_pyarrow_table()["price"].to_pylist() == [12.5]
+    assert list((tmp_path / "warehouse").rglob("*.parquet"))
+
+
+def _fill_landed(address: str) -> None:
+    value = b'{"id": 1, "price": 12.5, "tags": ["new"]}'
+    with drumlin.connect(address) as client:
+        for name in ("flights", "users", "orders"):
+            policy = {"cleanup.policy": "compact"} if name == "users" else {}
+            client.create_topic(name, 1, configs=policy)
+            keys = ["ada", "bob"] if name == "users" else ["ada"]
+            client.append(pa.table({"key": keys, "value": [value] * len(keys)}), name)
+
+
+@pytest.fixture
+def new_broker(tmp_path: Path) -> Iterator[DrumlinServer]:
+    (tmp_path / "broker").mkdir()
+    with running_server(tmp_path / "broker") as server:
+        yield server
 
 
 def test_the_test_with_spark(

@@ -15,8 +15,8 @@ from drumlin.client.consumer.assignors.members import Member
 from drumlin.client.consumer.assignors.subscription import MemberSubscription
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state import Processor
-from drumlin.state.assignor import StateAssignor
 from drumlin.state.changelog import Changelog
+from drumlin.state.standbys.assignor import StateAssignor
 from drumlin.state.stores import Checkpoint, MemoryStore, now_ms
 from rig.waiting import wait_until
 from state.counting import check, count

@@ -40,7 +40,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin import lowlevel
-from drumlin.client.errors import ClientError, OffsetOutOfRange, StateNotExact, UnknownTopic
+from drumlin.client.errors import (
+    ClientError,
+    OffsetOutOfRange,
+    RequestRefused,
+    StateNotExact,
+    UnknownTopic,
+)
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
 from drumlin.state.refused import StateRefused
@@ -117,8 +123,13 @@ class Changelog:
 
     # -- the topic -----------------------------------------------------------------------
 
-    def make(self, input_topic: str, replication_factor: int) -> None:
+    def make(self, input_topic: str, replication_factor: int, *, grows: bool) -> None:
         """Create the topic if it does not exist, and check its partitions and cleanup policy.
+
+        Args:
+            input_topic: the input.
+            replication_factor: of the changelog, if it is created.
+            grows: whether to add the partitions that have been added to the input.
 
         Raises:
             StateRefused: the topic's number of partitions differs from the input's, or its
@@ -134,18 +145,37 @@ class Changelog:
             if_not_exists=True,
         )
         found = len(self._client.partitions(self.topic))
-        if found != count:
+        if found < count and grows:
+            self.grow(count)
+        elif found != count:
             raise StateRefused(
                 f"changelog {self.topic!r} has {found} partitions, but input {input_topic!r} has "
-                f"{count}: both need the same number"
+                f"{count}: both need the same number. If partitions were added to the input, keys "
+                "may be in others than their state; see new_partitions"
             )
+        self.check_policy()
+        self.identify()
+
+    def grow(self, count: int) -> None:
+        """Add partitions, as the input has so many now. Another process may do the same."""
+        try:
+            self._client.add_partitions(self.topic, count)
+        except RequestRefused:
+            if len(self._client.describe_topics([self.topic])[self.topic].partitions) < count:
+                raise
+
+    def check_policy(self) -> None:
+        """Check that the topic is compacted, and nothing else.
+
+        Raises:
+            StateRefused: it is not.
+        """
         policy = self._client.topic_configs(self.topic)["cleanup.policy"].value
         if policy != "compact":
             raise StateRefused(
                 f"changelog {self.topic!r} has cleanup.policy={policy}: the state would lose keys; "
                 "set it to compact"
             )
-        self.identify()
 
     def identify(self) -> None:
         """Fetch the topic id, by which a store is matched with its changelog."""
@@ -233,9 +263,10 @@ class Changelog:
 
         Raises:
             StateRefused: the changelog has a later format version, or another program has written
-                to it.
+                to it, or records were deleted from it.
             StateNotExact: another process keeps writing to the changelog.
         """
+        self._check_start(partition)
         for attempt in range(_READS_MAX):
             try:
                 if not self._catch_up(partition, store, self.ends([partition])[partition]):
@@ -249,6 +280,17 @@ class Changelog:
         told = store.checkpoint.position
         is_empty = told is None and len(store) == 0  # needed only without a position
         return self._position(told, partition, is_empty=is_empty)
+
+    def _check_start(self, partition: int) -> None:
+        """Check that nothing was removed except by compaction, which leaves the log's start."""
+        place = TopicPartition(self.topic, partition)
+        start_offset = self._client.list_offsets({place: "earliest"})[place].offset
+        if start_offset > 0:
+            raise StateRefused(
+                f"{self._where(partition)}: it begins at offset {start_offset}, as records were "
+                "deleted, by retention or by a command: the state lacks keys. To start over, "
+                "delete the group's offsets and the changelog"
+            )
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Update the store of a standby to `end`, the current end of the log.
@@ -280,8 +322,8 @@ class Changelog:
             )
         except UnknownTopic as error:
             raise StateRefused(
-                f"changelog {self.topic!r}: {error}. If partitions were added to the input: a "
-                "keyed state does not support this yet"
+                f"changelog {self.topic!r}: {error}. If partitions were added to the input, see "
+                "new_partitions"
             ) from error
         return {
             place.partition: End(each.offset, at_ms, each.leader_epoch)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
+from drumlin.state.options import OutputDelivery
 from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
+    from drumlin.state.topics import Topics
 
-OutputDelivery = Literal["exactly_once", "at_least_once"]
 #: Errors after which the transaction is certainly aborted, and its records may be read again.
 ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
@@ -60,6 +61,7 @@ class Work:
         self,
         client: Client,
         changelog: Changelog,
+        topics: Topics,
         begin: Position,
         own_id: str,
         transaction_timeout_ms: int,
@@ -69,6 +71,7 @@ class Work:
         Args:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
+            topics: are checked by each commit.
             begin: identifies the input and the group; its offset is ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
@@ -79,6 +82,7 @@ class Work:
         self.owned: dict[int, Owned] = {}
         self._client = client
         self._changelog = changelog
+        self._topics = topics
         self._timeout_ms = transaction_timeout_ms
         self._commits = 0
         self._transactional_id = own_id
@@ -189,6 +193,7 @@ class Work:
         """Commit all work. Partitions without any are left out.
 
         Raises:
+            StateRefused: the input or the changelog is not the same topic any more.
             ClientError: one of ABORTED if certainly nothing was committed.
         """
         if self._abort_reason is not None:
@@ -201,6 +206,7 @@ class Work:
             raise CommitFailed(
                 f"not committed: this process is no longer in group {member.group_id!r}"
             )
+        self._topics.check()
         if not self._is_output_exact:
             for writer in self._writers.values():
                 writer.flush()

@@ -26,7 +26,7 @@ class Round:
 
     def __init__(self, *failures: Exception) -> None:
         self._failures = list(failures)
-        self.batches = 0
+        self.batches, self.has_begun = 0, True
 
     def round(self, *_: Any) -> None:
         if self._failures:
@@ -62,6 +62,13 @@ def test_what_may_pass_is_tried_again() -> None:
 def test_a_pause_that_is_longer_than_the_patience_is_none() -> None:
     with pytest.raises(BrokerUnreachable):
         _patiently(Round(*[BrokerUnreachable("b")] * 5), 1)
+
+
+def test_what_was_never_reached_is_told_at_once() -> None:
+    run = Round(BrokerUnreachable("b"))
+    run.has_begun = False
+    with pytest.raises(BrokerUnreachable):
+        _patiently(run, 10)
 
 
 def test_what_may_pass() -> None:

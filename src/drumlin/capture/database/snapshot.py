@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseRefused
+from drumlin.capture.errors import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
 from drumlin.capture.values.copy_text import parse_line

@@ -109,6 +109,10 @@ class Output:
         """The last committed definition, even if another process has written it."""
         return read_definition(self._client, self._names)
 
+    def read_position(self) -> Position | None:
+        """The last committed position, even if another process has written it."""
+        return read_position(self._client, self._names)
+
     def _check_size(self, record: Record) -> None:
         size_bytes = _OVERHEAD + _size(record.key) + _size(record.value or b"")
         limit = self._limits.get(record.topic, 0)

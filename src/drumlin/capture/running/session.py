@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
 from drumlin.capture.database import catalog, connections, failover
-from drumlin.capture.database.connections import DatabaseLost
 from drumlin.capture.database.failover import Identity
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.waiting import Stopped
-from drumlin.capture.errors import CaptureRefused, CaptureReplaced
+from drumlin.capture.errors import CaptureRefused, CaptureReplaced, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
@@ -145,6 +144,8 @@ class Session:
         if not outputs.has_own_topic(self._client, self._names):
             return None, None
         position = outputs.read_position(self._client, self._names)
+        if position is not None and position.binlog is not None:
+            raise CaptureRefused(f"capture {self._names.name} is of a MariaDB: take another --name")
         if position is None or position.lsn is None:
             return position, None
         return position, outputs.read_definition(self._client, self._names)

@@ -94,7 +94,7 @@ class SnapshotRun:
         shape = self._form.rows_of(table.full_name, topic, columns, table.key)
         count = 0
         with contextlib.closing(TopicRows(self._form)) as rows:
-            if _has_records(self._client, topic):
+            if has_records(self._client, topic):
                 rows.load(self._client, topic)
             for row in snapshot.read_table(connection, table, self._options.should_stop):
                 key, value = shape.key(row), shape.value(row)
@@ -151,6 +151,6 @@ def create_topics(client: Client, definition: Definition, partitions: int) -> No
             )
 
 
-def _has_records(client: Client, topic: str) -> bool:
+def has_records(client: Client, topic: str) -> bool:
     ends = client.offsets(topic)
     return any(ends[each] > start for each, start in client.offsets(topic, "earliest").items())

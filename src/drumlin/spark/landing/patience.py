@@ -37,6 +37,8 @@ def patiently(
 ) -> None:
     """A round of `run`, tried again for `patience_s` if it fails by what may pass.
 
+    What could never be reached is an error at once, as an address may be wrong.
+
     Args:
         on_end: called once a round is complete; `on_progress`: after each batch.
     """
@@ -48,7 +50,7 @@ def patiently(
             on_end(run.tell())
             return
         except Exception as error:
-            if not may_pass(error):
+            if not run.has_begun or not may_pass(error):
                 raise
             now_s = time.monotonic()
             if run.batches > batches:  # since the last failure

@@ -115,6 +115,7 @@ class Run:
         self._target: Target = open_target(wanted.to, topic, self._mode, wanted.partition_by)
         self._is_rebuilt = not wanted.rebuild
         self._offsets = self._batches = 0
+        self._has_begun = False
         self._added = NOTHING
         #: The last time at which this run found the target at the log's end.
         self._at_end_ms: int | None = None
@@ -129,6 +130,11 @@ class Run:
     def batches(self) -> int:
         """The number of batches that this run has landed."""
         return self._batches
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether this run has found everything that it needs once."""
+        return self._has_begun
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None]) -> None:
         """Land, batch by batch, all records that are committed when the round begins."""
@@ -301,6 +307,7 @@ class Run:
 
         source = look_up(self._client, self._topic)
         held = self._target.position(source.partitions)
+        self._has_begun = True
         if held is None:
             return source, Position(source.topic, source.topic_id, {})
         check_topic(held, source, self._to)

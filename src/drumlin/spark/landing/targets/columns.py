@@ -1,9 +1,10 @@
-"""The columns of a table that exists, beside those of the rows that are to land in it."""
+"""What a target that exists has, beside what is to land in it: columns and periods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.targets.target import LandingRefused
 
@@ -38,3 +39,17 @@ def missing_columns(
                 "land into another place, or give the schema that the table has"
             )
     return missing
+
+
+def agreed_period(wanted: Period | None, held: Period | None, where: str) -> Period | None:
+    """The period by which the rows of a target are kept apart.
+
+    Raises:
+        LandingRefused: another one is wanted than the target was begun with.
+    """
+    if wanted not in (None, held):
+        raise LandingRefused(
+            f"{where} is partitioned by {held}, and is to go on by {wanted}: a target stays as it "
+            "was begun"
+        )
+    return held

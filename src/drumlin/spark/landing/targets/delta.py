@@ -37,7 +37,7 @@ from drumlin.spark.landing.rows.reduced import PACKED, crc_bucket, packed, unpac
 from drumlin.spark.landing.rows.rows import Rows, aligned
 from drumlin.spark.landing.rows.small_files import FEW, SMALL_BYTES
 from drumlin.spark.landing.rows.times import PERIOD_COLUMNS, period_values
-from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
 from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 
 _AT_END: Final = "at-end-ms"
 #: The number of offsets of a compacted log of which a task writes the last ones.
-_OFFSETS_IN_TASK: Final = 4_000_000
+_OFFSETS_IN_TASK: Final = 500_000
+_PERIODS: Final = {
+    tuple(each.name for each in columns): period for period, columns in PERIOD_COLUMNS.items()
+}
 #: Records of the same partition arrive in order. Between partitions, the later timestamp wins.
 _IS_LATER: Final = """
 new.partition = old.partition OR new.timestamp > old.timestamp
@@ -202,12 +205,12 @@ class Table:
             raise LandingRefused(
                 f"{self._url} was begun in mode {mode!r}, and cannot go on in {self._mode!r}"
             )
-        names = [each.name for each in PERIOD_COLUMNS[self._period]]
-        if table.metadata().partition_columns != names:
+        held = tuple(table.metadata().partition_columns)
+        if held not in _PERIODS:
             raise LandingRefused(
-                f"{self._url} is partitioned by {table.metadata().partition_columns}, and is to "
-                f"go on by {names}: a table stays as it was made"
+                f"{self._url} is partitioned in another way than a landing does it"
             )
+        self._period = agreed_period(self._period, _PERIODS[held], self._url)
         return topic, topic_id
 
 

@@ -44,7 +44,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, T
 from drumlin.spark.landing.rows.mode import TOMBSTONE, Mode, Period
 from drumlin.spark.landing.rows.reduced import PACKED, packed
 from drumlin.spark.landing.rows.rows import Rows
-from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
 from drumlin.spark.landing.targets.iceberg_compaction import compacted
 from drumlin.spark.landing.targets.iceberg_files import (
     REWRITTEN,
@@ -314,8 +314,7 @@ class IcebergTable:
             raise LandingRefused(
                 f"{self._shown} was begun in mode {mode!r}, and cannot go on in {self._mode!r}"
             )
-        if not self._is_divided_right(table):
-            raise LandingRefused(f"{self._shown} is divided in another way than a landing does it")
+        self._check_division(table)
         there = [(each.field_id, each.name, each.field_type) for each in table.schema().fields]
         for field in columns_of(Rows.of(self._mode)).fields[:_KEY]:
             if (field.field_id, field.name, field.field_type) not in there:
@@ -323,13 +322,23 @@ class IcebergTable:
                     f"{self._shown} has no column {field.name!r} of {field.field_type} any more"
                 )
 
-    def _is_divided_right(self, table: Table) -> bool:
+    def _check_division(self, table: Table) -> None:
+        """
+        Raises:
+            LandingRefused: the table has another partition spec than this mode and period.
+        """
+        wrong = f"{self._shown} is divided in another way than a landing does it"
         if self._mode == "upsert":
-            return _bucket_count(table) > 0
+            if _bucket_count(table) == 0:
+                raise LandingRefused(wrong)
+            return
         found = [(each.source_id, each.transform) for each in table.spec().fields]
-        if self._period is None:
-            return not found
-        return found == [(_TIMESTAMP, _TRANSFORMS[self._period])]
+        held: dict[Period | None, list[Any]] = {None: []}
+        held |= {period: [(_TIMESTAMP, each)] for period, each in _TRANSFORMS.items()}
+        periods = [period for period, fields in held.items() if fields == found]
+        if not periods:
+            raise LandingRefused(wrong)
+        self._period = agreed_period(self._period, periods[0], self._shown)
 
     @contextmanager
     def _asked(self) -> Iterator[Catalog]:

@@ -32,7 +32,7 @@ from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_files
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.rows.times import period_values
-from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
 from drumlin.spark.landing.targets.lake_loads import (
     ASIDE,
     MERGE,
@@ -90,14 +90,11 @@ class Lake:
             position = Position(found["topic"], found["topic_id"], offsets)
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise LandingRefused(f"{path} tells no offsets: {error!r}") from None
-        if (period := found.get("period")) != self._period:
-            raise LandingRefused(
-                f"{self._url} is partitioned by {period}, and is to go on by {self._period}: a "
-                "lake stays as it was begun"
-            )
+        self._period = agreed_period(self._period, found.get("period"), self._url)
         return position
 
     def add(self, batch: Batch, position: Position) -> Added:
+        self._complete()  # before anything that is old is removed
         self._add_columns(batch.rows)
         try:
             self._files.create_dir(self._aside)
@@ -152,8 +149,7 @@ class Lake:
             file.write(json.dumps({**told, **period, **more}).encode())
         if batch is not None:
             batch.confirm()
-        if self._merge is not None:  # else nobody would find it any more
-            complete(self._files, self._folder, self._merge)
+        self._complete()  # nobody would find it any more
         try:
             self._files.move(finished, f"{self._folder}/{load}")
         except OSError as error:
@@ -164,8 +160,7 @@ class Lake:
     def compact(self) -> None:
         """Merge small loads into one, which changes no row."""
         position = self.position()
-        if self._merge is not None:
-            complete(self._files, self._folder, self._merge)
+        self._complete()
         loads = small_loads(self._files, self._folder)
         if position is None or not loads:
             return
@@ -182,6 +177,11 @@ class Lake:
             complete(self._files, self._folder, merge)
         finally:
             self.tidy()
+
+    def _complete(self) -> None:
+        """Complete the merge that the newest load tells of."""
+        if self._merge is not None:
+            complete(self._files, self._folder, self._merge)
 
     def tidy(self) -> None:
         """Remove unfinished files: those of this run, and those of dead runs."""
