@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,9 +20,12 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from drumlin.client.client import Client
+from drumlin.spark.landing.targets.parquet import open_lake
 from examples.conftest import NewTopic
 from rig.depth import so_many
 from rig.jvm.java import spark_environment
+from rig.servers.postgres import running_postgres
+from rig.servers.small_hdfs import small_hdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
@@ -48,6 +52,18 @@ def _iceberg(folder: Path) -> pa.Table:
     return found.scan(selected_fields=(*_PLACE, "key", "value")).to_arrow()
 
 
+def _hdfs(url: str) -> pa.Table:
+    files, folder = open_lake(url)
+    return pq.read_table(folder, filesystem=files, columns=[*_PLACE, "key", "value"])
+
+
+def _postgres(url: str) -> pa.Table:
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        found = connection.execute('SELECT partition, "offset", key, value FROM landed').fetchall()
+    names = [*_PLACE, "key", "value"]
+    return pa.table(dict(zip(names, map(list, zip(*found, strict=True)), strict=True)))
+
+
 def _catalog(folder: Path) -> str:
     return f"sqlite:///{folder}.db"
 
@@ -56,14 +72,30 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.sort_by([(name, "ascending") for name in _PLACE]).to_pylist()
 
 
+@pytest.fixture
+def place(kind: str, tmp_path: Path) -> Iterator[str]:
+    """The URL of the target; "" for a folder of the test's own."""
+    if kind == "hdfs":
+        with small_hdfs(tmp_path) as address:
+            yield f"{address}/lake"
+    elif kind == "postgresql":
+        with running_postgres() as server:
+            yield f"{server.url()}?table=landed"
+    else:
+        yield "iceberg:lake/landed.topic" if kind == "iceberg" else ""
+
+
 @pytest.mark.parametrize(
     ("kind", "mode", "read"),
     [
         ("parquet", "append", _parquet),
+        ("hdfs", "append", _hdfs),
         ("delta", "append", _delta),
         ("delta", "upsert", _delta),
         ("iceberg", "append", _iceberg),
         ("iceberg", "upsert", _iceberg),
+        ("postgresql", "append", _postgres),
+        ("postgresql", "upsert", _postgres),
     ],
 )
 @pytest.mark.timeout(3600)
@@ -74,10 +106,11 @@ def test_a_landing_that_is_killed(
     tmp_path: Path,
     kind: str,
     mode: str,
-    read: Callable[[Path], pa.Table],
+    read: Callable[[Any], pa.Table],
+    place: str,
 ) -> None:
     topic, folder, chance = new_topic(3), tmp_path / "target", random.Random(kind + mode)
-    to = "iceberg:lake/landed.topic" if kind == "iceberg" else f"{kind}:{folder}"
+    to = place or f"{kind}:{folder}"
     command = _command(drumlin_address, topic, to, mode)
     environment = {
         **os.environ,
@@ -106,4 +139,4 @@ def test_a_landing_that_is_killed(
             wanted = [row for row in wanted if row["value"] is not None]
     else:
         wanted = _rows(records)
-    assert _rows(read(folder)) == wanted
+    assert _rows(read(place if kind in ("hdfs", "postgresql") else folder)) == wanted
