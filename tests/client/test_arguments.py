@@ -382,7 +382,16 @@ CALLS = [
     if not name.startswith("_") and name not in {*vars(DeprecatedCalls), "stream_appender"}
 ] + [getattr(drumlin.lowlevel, name) for name in drumlin.lowlevel.__all__ if name.islower()]
 #: They raise what any call may, or nothing; the first sentence says what they return.
-PLAIN = {"lag", "pause", "resume", "group_metadata", "positions", "sample_logs", "end_transactions"}
+PLAIN = {
+    "lag",
+    "pause",
+    "resume",
+    "group_metadata",
+    "known_leader_epochs",
+    "positions",
+    "sample_logs",
+    "end_transactions",
+}
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__qualname__)
