@@ -377,7 +377,7 @@ def test_settings(captured: CapturedMariadb, setting: str, value: str, word: str
 def test_tls(drumlin_address: str, tmp_path: Path) -> None:
     made = Certificates(tmp_path / "certificates")
     files = {"ssl-ca": "ca.crt", "ssl-cert": "server.crt", "ssl-key": "server.key"}
-    settings = {name: made.path(file) for name, file in files.items()}
+    settings = {"ssl": "1", **{name: made.path(file) for name, file in files.items()}}
     with running_mariadb(settings) as server, captured_on(server, drumlin_address) as captured:
         name = captured.name
         captured.run(
