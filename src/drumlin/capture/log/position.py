@@ -179,6 +179,8 @@ def decode_definition(value: bytes) -> Definition:
                 tuple(each["key"]),
                 tuple(each["key_kinds"]),
                 bool(each.get("is_read", True)),
+                each.get("topic_id"),
+                None if each.get("leaves") is None else tuple(map(int, each["leaves"])),
             )
             for each in found["tables"]
         ]
