@@ -37,6 +37,7 @@ _SETTINGS = {
     "skip-name-resolve": "1",
     "max-allowed-packet": "256M",
     "performance-schema": "0",
+    "ssl": "0",  # MariaDB 11.4 would make itself a key, which takes long
 }
 
 
@@ -72,7 +73,11 @@ class Mariadb:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise Unavailable(f"mariadb-install-db: {ended.stderr.strip()[-500:]}")
-        self._use()
+        try:
+            self._use()
+        except BaseException:
+            self.close()
+            raise
 
     def _as_root(self) -> list[str]:
         return ["--user=root"] if os.geteuid() == 0 else []
@@ -98,7 +103,7 @@ class Mariadb:
         assert self.process is None, "already running"
         command = [self._server, "--no-defaults", *self._as_root(), f"--datadir={self.data}"]
         command += [f"--socket={self.directory / 'socket'}", f"--port={self.port}"]
-        settings = self._settings if with_log else {"skip-log-bin": "1"}
+        settings = self._settings if with_log else {"skip-log-bin": "1", "ssl": "0"}
         command += [f"--{name}={value}" for name, value in settings.items()]
         if named := os.environ.get("DRUMLIN_TEST_MARIADB"):
             command.append(f"--basedir={named}")

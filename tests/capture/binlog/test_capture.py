@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 import drumlin.capture
 from capture.binlog.captured import CapturedMariadb
+from capture.binlog.conftest import captured_on
 from capture.binlog.recorded import position, sent
 from capture.binlog.server import Mariadb, running_mariadb
 from drumlin.capture import CaptureError, CaptureRefused
@@ -27,27 +26,7 @@ from drumlin.capture.log.position import BinlogPosition, Definition, Position
 from rig.servers.certificates import Certificates
 from rig.waiting import wait_until
 
-_numbers = count(1)
 _ITEM = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20))"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Mariadb]:
-    with running_mariadb() as found:
-        yield found
-
-
-def captured_on(server: Mariadb, broker: str) -> CapturedMariadb:
-    name = f"m{next(_numbers)}"
-    with server.connect() as connection:
-        connection.cursor().execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    return CapturedMariadb(server, broker, name)
-
-
-@pytest.fixture
-def captured(server: Mariadb, drumlin_address: str) -> Iterator[CapturedMariadb]:
-    with captured_on(server, drumlin_address) as found:
-        yield found
 
 
 def test_snapshot_then_stream_then_stopped_and_started(captured: CapturedMariadb) -> None:
@@ -377,7 +356,7 @@ def test_settings(captured: CapturedMariadb, setting: str, value: str, word: str
 def test_tls(drumlin_address: str, tmp_path: Path) -> None:
     made = Certificates(tmp_path / "certificates")
     files = {"ssl-ca": "ca.crt", "ssl-cert": "server.crt", "ssl-key": "server.key"}
-    settings = {name: made.path(file) for name, file in files.items()}
+    settings = {"ssl": "1", **{name: made.path(file) for name, file in files.items()}}
     with running_mariadb(settings) as server, captured_on(server, drumlin_address) as captured:
         name = captured.name
         captured.run(

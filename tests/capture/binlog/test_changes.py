@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from capture.binlog.recorded import RECORDED, position, record, sent
 from capture.binlog.scenarios import BEFORE, SCENARIOS, Scenario
-from capture.binlog.server import Mariadb, running_mariadb
+from capture.binlog.server import Mariadb
 from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
 from drumlin.capture.binlog_events.charsets import Charsets
 from drumlin.capture.binlog_events.events import EventDecoder
@@ -156,12 +156,6 @@ def test_any_bytes_are_an_error_of_captures(seed: int = 5) -> None:
                     list(changes.take(event._replace(body=memoryview(bytes(body)))))
             except CaptureError:
                 pass
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Mariadb]:
-    with running_mariadb() as found:
-        yield found
 
 
 @pytest.mark.deep

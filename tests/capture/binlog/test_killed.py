@@ -7,17 +7,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import pymysql
 import pytest
 
 from capture.binlog.captured import CapturedMariadb
-from capture.binlog.server import Mariadb, running_mariadb
 from rig.depth import seeds, so_many
 
-_numbers = count(1)
 SCHEMA = (
     """CREATE TABLE wide (id INT PRIMARY KEY, n BIGINT UNSIGNED, d DECIMAL(20,4), f FLOAT, t TEXT,
      b VARBINARY(300), at DATETIME(3), m TIMESTAMP(6) NULL, long_one TIME(2), e ENUM('a', 'é'),
@@ -26,21 +23,6 @@ SCHEMA = (
     "CREATE TABLE other (a VARCHAR(10), b INT, note TEXT, PRIMARY KEY (a, b))",
 )
 TABLES = ("wide", "other")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Mariadb]:
-    with running_mariadb() as found:
-        yield found
-
-
-@pytest.fixture
-def captured(server: Mariadb, drumlin_address: str) -> Iterator[CapturedMariadb]:
-    name = f"k{next(_numbers)}"
-    with server.connect() as connection:
-        connection.cursor().execute(f"CREATE DATABASE {name}")
-    with CapturedMariadb(server, drumlin_address, name) as found:
-        yield found
 
 
 def transact(connection: Any, source: random.Random) -> None:
@@ -188,6 +170,7 @@ def cut(captured: CapturedMariadb) -> None:
         captured.run(f"KILL {number}")
 
 
+@pytest.mark.deep
 def test_every_change_once(captured: CapturedMariadb) -> None:
     """A counter that goes up by one with each transaction, in two tables."""
     captured.run(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from capture.binlog.recorded import RECORDED, position, record, sent
-from capture.binlog.server import Mariadb, running_mariadb
+from capture.binlog.server import Mariadb
 from drumlin.capture.binlog import catalog, checks, connections, snapshot
 from drumlin.capture.binlog.changes import BinlogChanges
 from drumlin.capture.binlog_events.charsets import Charsets
@@ -105,12 +105,6 @@ def test_recorded() -> None:
     rows = streamed(events, found["start"], table, charsets)
     assert rows == found["rows"]
     check_some(rows)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Mariadb]:
-    with running_mariadb() as found:
-        yield found
 
 
 @pytest.mark.deep
