@@ -45,7 +45,7 @@ def owned(client: Client, group: str) -> dict[str | None, set[int]]:
     return {each.instance_id: {partition for _, partition in each.partitions} for each in members}
 
 
-@pytest.mark.parametrize("ends", ["closed", "killed"])
+@pytest.mark.parametrize("ends", [pytest.param("closed", marks=pytest.mark.deep), "killed"])
 def test_a_restart_moves_no_state(
     client: Client,
     topic: str,
