@@ -28,8 +28,8 @@ from drumlin.state.keyed_state import JournaledState
 from rig.depth import seeds, so_many
 from rig.waiting import wait_until
 from state.counting import committed
+from state.standbys.test_static_members import killed
 from state.test_former_owners import throw_out
-from state.test_static_members import killed
 
 Made = Callable[..., Processor]
 KEYS = [b"key-%d" % number for number in range(12)]

@@ -69,7 +69,7 @@ def test_partitions_that_are_followed(
     check(client, topic, output, group, wanted + Counter({b"new": 1}))
 
 
-@pytest.mark.parametrize("is_input", [True, False])
+@pytest.mark.parametrize("is_input", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_a_topic_that_is_made_again_while_it_is_read(
     client: Client, topic: str, group: str, output: str, made: Made, is_input: bool
 ) -> None:

@@ -30,9 +30,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import re
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -48,7 +46,13 @@ from drumlin.client.errors import (
     UnknownTopic,
 )
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_positions
+from drumlin.state.changelog_format import (
+    POSITION_KEY,
+    Position,
+    changelog_name,
+    is_owner_id,
+    read_positions,
+)
 from drumlin.state.refused import StateRefused
 from drumlin.state.stores import Checkpoint, Store, digest, now_ms
 
@@ -71,26 +75,6 @@ _READS_MAX: Final = 5
 _CLOCK_CHANGES_MS: Final = 60_000
 #: How long the value of delete.retention.ms is cached.
 _CONFIG_S: Final = 30.0
-
-
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def owner_id(group: str, state: str, group_instance_id: str | None) -> str:
-    """The transactional id and the client id of a process, by which it is found in the group.
-
-    A static member always has the same one, as the group may keep the client id of the process that
-    was this member before; and so it fences that process.
-    """
-    if group_instance_id is None:
-        own = uuid.uuid4()
-    else:
-        own = uuid.uuid5(uuid.NAMESPACE_OID, group_instance_id)
-    return f"{_id_prefix(group, state)}{own}"
-
-
-def _id_prefix(group: str, state: str) -> str:
-    return f"{group}-{state}-"
 
 
 class End(NamedTuple):
@@ -120,7 +104,7 @@ class Changelog:
         self.topic_id = ""
         #: When delete.retention.ms was last fetched (monotonic seconds), and its value.
         self._tombstones_kept: tuple[float | None, int] = None, 0
-        self._id_prefix = _id_prefix(group, state)
+        self._state = state
 
     # -- the topic -----------------------------------------------------------------------
 
@@ -232,7 +216,7 @@ class Changelog:
         if not producer_ids:
             return
         for listed in self._client.list_transactions(producer_ids=producer_ids):
-            if self._is_of_owner(listed.transactional_id):
+            if is_owner_id(listed.transactional_id, self._group, self._state):
                 self._client.abort_transaction(listed.transactional_id)
 
     def fence_gone_owners(self) -> None:
@@ -245,17 +229,12 @@ class Changelog:
         with contextlib.suppress(ClientError):
             found = self._client.list_transactions(states=["Ongoing"])
             open_ones = {each.transactional_id for each in found}
-            own = {each for each in open_ones if self._is_of_owner(each)}
+            own = {each for each in open_ones if is_owner_id(each, self._group, self._state)}
             if own:
                 # Asked afterwards: whoever began a transaction is a member, or gone.
                 members = self._client.describe_group(self._group).members
                 for each in own - {member.client_id for member in members}:
                     self._client.abort_transaction(each)
-
-    def _is_of_owner(self, transactional_id: str) -> bool:
-        """Whether it is an `owner_id` of this state, and not of one whose name begins so."""
-        found = transactional_id.removeprefix(self._id_prefix)
-        return found != transactional_id and _UUID.fullmatch(found) is not None
 
     # -- reading -------------------------------------------------------------------------
 

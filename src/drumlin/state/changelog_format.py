@@ -24,6 +24,8 @@ a given time includes whole transactions only.
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +34,7 @@ from drumlin.state.refused import StateRefused
 #: The formats of a state with one input, and with several.
 FORMATS: Final = (1, 2)
 _PART: Final = ("topic", "topic_id", "offset")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 POSITION_KEY: Final = b"\x00drumlin.state"
 
 
@@ -53,6 +56,25 @@ class Position(NamedTuple):
 def changelog_name(group: str, state: str) -> str:
     """The name of a state's changelog topic."""
     return f"{group}-{state}-changelog"
+
+
+def owner_id(group: str, state: str, group_instance_id: str | None) -> str:
+    """The transactional id and the client id of a process, by which it is found in the group.
+
+    A static member always has the same one, as the group may keep the client id of the process that
+    was this member before; and so it fences that process.
+    """
+    if group_instance_id is None:
+        own = uuid.uuid4()
+    else:
+        own = uuid.uuid5(uuid.NAMESPACE_OID, group_instance_id)
+    return f"{group}-{state}-{own}"
+
+
+def is_owner_id(transactional_id: str, group: str, state: str) -> bool:
+    """Whether it is an `owner_id` of this state, and not of one whose name begins so."""
+    found = transactional_id.removeprefix(f"{group}-{state}-")
+    return found != transactional_id and _UUID.fullmatch(found) is not None
 
 
 def position_value(positions: Sequence[Position], commit: str) -> bytes:

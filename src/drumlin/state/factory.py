@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from drumlin.client import arguments
 from drumlin.client.client import connect
 from drumlin.client.transactions.errors import UnknownTransaction
-from drumlin.state.changelog import Changelog, owner_id
+from drumlin.state.changelog import Changelog
+from drumlin.state.changelog_format import owner_id
 from drumlin.state.options import OutputDelivery, ProcessorOptions
 from drumlin.state.processor import Processor
 from drumlin.state.standbys.replicas import Replicas

@@ -99,7 +99,7 @@ def test_timers_fire_without_a_record(
     assert {place: each.offset for place, each in found_at.items()} == offsets
 
 
-@pytest.mark.parametrize("harm", ["aborted", "thrown out"])
+@pytest.mark.parametrize("harm", [pytest.param("aborted", marks=pytest.mark.deep), "thrown out"])
 def test_a_timer_whose_commit_fails_fires_again(
     client: Client, topic: str, made: Made, alarms: Alarms, harm: str
 ) -> None:
