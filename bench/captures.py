@@ -1,40 +1,54 @@
-"""A database's table in a topic: its snapshot, and the stream of its changes.
+"""A database's table in a topic: its snapshot, the stream of its changes, and how late they are.
 
-PostgreSQL, the broker and the capture share the machine. `capture_snapshot`: from the start of a
-capture until all rows of a table are in the topic; `capture_stream`: rows of transactions of 100
-that were made before. Theirs is what a program does that asks for the rows and produces them by
-confluent-kafka: without transactions, positions or deletes.
+PostgreSQL, broker and capture share the machine, and both sides write Debezium's envelope as
+JSON. `capture_snapshot`: rows of a table, from the first in the topic to the last;
+`capture_stream`: rows of transactions of 100 that were made before, likewise; `capture_lag`: the
+99th percentile of the time from a row's statement until a consumer has it, at 2,000 rows/s.
+Theirs is Debezium's connector in a standalone worker of Kafka Connect, with both one's defaults: it
+writes at least once, and not in transactions. Memory is the most that a side's process has taken.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import sys
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 import psycopg
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, TopicPartition
 
-from bench.brokers import Broker
+from bench.brokers import KAFKA_JVM, Broker
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from drumlin import capture
-from drumlin.capture.messages.lsn import parse_lsn
+from rig.brokers.process import BrokerProcess
+from rig.jvm.jars import jar_folder
+from rig.jvm.kafka_connect import Worker, write
 from rig.servers.postgres import Postgres, running_postgres
 
-ROWS: Final = ("capture_snapshot", "capture_stream")
+ROWS: Final = ("capture_snapshot", "capture_stream", "capture_lag")
 _COUNT: Final = 300_000
 _TRANSACTION: Final = 100
+_LAG_RATE: Final = 2000
+_LAG_TRANSACTION: Final = 20
+_WAIT_S: Final = 300.0
 _SNAPSHOT: Final = Metric("rate", "rows/s")
-_STREAM: Final = Metric("rate", "rows/s")
+_STREAM: Final = Metric("rate", "rows/s", target=5.0)
+_LAG: Final = Metric("lag", "ms", higher_is_better=False, limit=200.0)
+_MEMORY: Final = Metric("memory", "MB", higher_is_better=False)
+_JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 _TABLE: Final = """
-CREATE TABLE item (id bigint PRIMARY KEY, name text, price numeric, at timestamptz, n int, ok bool)
+CREATE TABLE item (id bigint PRIMARY KEY, name text, price numeric(12, 2), at timestamptz, n int,
+  ok bool, sent double precision)
 """
 _INSERT: Final = """
-INSERT INTO item SELECT i, 'customer ' || md5(i::text), i * 0.25, now(), i %% 100, i %% 2 = 0
+INSERT INTO item SELECT i, 'customer ' || md5(i::text), i * 0.25, now(), i %% 100, i %% 2 = 0, %s
 FROM generate_series(%s::int, %s::int) i
 """
 
@@ -43,104 +57,260 @@ def run(options: Options, broker: Broker) -> Iterator[Comparison]:
     """Those rows that are chosen."""
     count = round(_COUNT * options.scale)
     with running_postgres({"shared_buffers": "128MB"}) as server:
+
+        def sides(work: Callable[[_Database, _Capture], Metrics]) -> dict[str, Any]:
+            return {
+                "drumlin.capture": lambda: _measured(server, broker, _Ours, work),
+                "Debezium": lambda: _measured(server, broker, _Debezium, work),
+            }
+
         if not options.rows or "capture_snapshot" in options.rows:
-            sides: dict[str, Callable[[], Metrics]] = {
-                "drumlin.capture": lambda: _snapshot(server, broker, count),
-                "a program that asks": lambda: _by_hand(server, broker, count),
-            }
-            yield from compare("uses", "capture_snapshot", [_SNAPSHOT], sides, options)
+            found = sides(lambda database, each: _snapshot(database, each, count))
+            yield from compare("uses", "capture_snapshot", [_SNAPSHOT, _MEMORY], found, options)
         if not options.rows or "capture_stream" in options.rows:
-            sides = {
-                "drumlin.capture": lambda: _stream(server, broker, count),
-                "a program that asks": lambda: _by_hand(server, broker, count),
-            }
-            yield from compare("uses", "capture_stream", [_STREAM], sides, options)
+            found = sides(lambda database, each: _stream(database, each, count))
+            yield from compare("uses", "capture_stream", [_STREAM, _MEMORY], found, options)
+        if not options.rows or "capture_lag" in options.rows:
+            found = sides(lambda database, each: _lag(database, each, options.seconds))
+            yield from compare("uses", "capture_lag", [_LAG, _MEMORY], found, options)
 
 
-def _snapshot(server: Postgres, broker: Broker, count: int) -> Metrics:
-    with _database(server) as (url, connection):
-        connection.execute(_INSERT, (1, count))
-        begun_s = time.perf_counter()
-        with _captured(url, broker) as await_lsn:
-            await_lsn(1)
-            took_s = time.perf_counter() - begun_s
-        capture.remove(url, broker.address)
-    return {"rate": count / took_s}
+class _Database:
+    """A database with a table, and the topic of its rows."""
 
+    def __init__(self, broker: Broker, url: str, connection: psycopg.Connection[Any]) -> None:
+        self.broker, self.url, self.connection = broker, url, connection
+        self.name = url.rpartition("/")[2]
+        self.topic = f"{self.name}.public.item"
 
-def _stream(server: Postgres, broker: Broker, count: int) -> Metrics:
-    with _database(server) as (url, connection):
-        with _captured(url, broker) as await_lsn:
-            await_lsn(1)
-        for start in range(1, count, _TRANSACTION):
-            connection.execute(_INSERT, (start, start + _TRANSACTION - 1))
-        ((end,),) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
-        begun_s = time.perf_counter()
-        with _captured(url, broker) as await_lsn:
-            await_lsn(parse_lsn(end))
-            took_s = time.perf_counter() - begun_s
-        capture.remove(url, broker.address)
-    return {"rate": count / took_s}
+    def insert(self, first: int, last: int) -> None:
+        self.connection.execute(_INSERT, (time.time(), first, last))
 
-
-def _by_hand(server: Postgres, broker: Broker, count: int) -> Metrics:
-    with _database(server) as (_, connection), broker.topic(4) as topic:
-        connection.execute(_INSERT, (1, count))
-        producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 10})
-        begun_s = time.perf_counter()
-        with connection.transaction(), connection.cursor("rows") as cursor:
-            cursor.execute("SELECT * FROM item")
-            names = [each.name for each in cursor.description or ()]
-            for row in cursor:
-                value = json.dumps(dict(zip(names, row, strict=True)), default=str)
-                _produce(producer, topic, f'{{"id":{row[0]}}}', value)
-        producer.flush()
-        took_s = time.perf_counter() - begun_s
-    return {"rate": count / took_s}
-
-
-def _produce(producer: Producer, topic: str, key: str, value: str) -> None:
-    while True:
+    def count(self) -> int:
+        """The records in the topic."""
         try:
-            producer.produce(topic, value, key)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return
+            return self.broker.end_offset(self.topic)
+        except RuntimeError:  # there is no such topic yet
+            return 0
+
+    def rate_until(self, count: int) -> float:
+        """Rows per second, from the first that is seen until there are `count` more."""
+        start = begun = self.count()
+        begun_s = now_s = time.perf_counter()
+        deadline_s = now_s + _WAIT_S
+        while (now := self.count()) < start + count:
+            now_s = time.perf_counter()
+            assert now_s < deadline_s, f"{now - start} rows of {count} came"
+            if begun == start:
+                begun, begun_s = now, now_s
+            time.sleep(0.01)
+        return (now - begun) / (time.perf_counter() - begun_s)
+
+
+class _Capture(Protocol):
+    """A side: it begins, and goes on where it was when it is started again."""
+
+    def __init__(self, database: _Database, folder: Path) -> None: ...
+    def start(self) -> None: ...
+    def await_stream(self) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def peak_mb(self) -> float: ...
+
+
+class _Ours(BrokerProcess):
+    """`drumlin capture postgres`."""
+
+    def __init__(self, database: _Database, folder: Path) -> None:
+        super().__init__(folder / "capture.out")
+        self._database = database
+
+    def start(self) -> None:
+        database = self._database
+        command = [sys.executable, "-m", "drumlin", "capture", "postgres", "--url", database.url]
+        command += ["--bootstrap", database.broker.address, "--prefix", database.name]
+        self.launch([*command, "--partitions", "1", "--format", "debezium"])
+
+    def await_stream(self) -> None:
+        def has_snapshot() -> bool:
+            found = capture.status(self._database.url, self._database.broker.address)
+            return isinstance(found, capture.CaptureStatus) and found.lsn is not None
+
+        _until(has_snapshot, self.fail_if_ended)
+
+    def stop(self) -> None:
+        self.terminate()
+
+    def close(self) -> None:
+        super().close()
+        capture.remove(self._database.url, self._database.broker.address)
+
+    @property
+    def peak_mb(self) -> float:
+        return _peak_mb(self.pid)
+
+
+class _Debezium(Worker):
+    """Debezium's connector."""
+
+    def __init__(self, database: _Database, folder: Path) -> None:
+        settings = {
+            "bootstrap.servers": database.broker.address,
+            "plugin.path": str(Path(jar_folder("debezium-jars")).parent),
+            "offset.storage.file.filename": str(folder / "offsets"),
+            "offset.flush.interval.ms": "1000",
+        }
+        for part in ("key", "value"):
+            settings |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": "false"}
+        super().__init__(folder, "Standalone", settings, KAFKA_JVM)
+        self._database = database
+        where = psycopg.conninfo.conninfo_to_dict(database.url)
+        connector = {
+            "name": "bench",
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(where["port"]),
+            "database.user": str(where["user"]),
+            "database.dbname": database.name,
+            "plugin.name": "pgoutput",
+            "slot.name": database.name,
+            "topic.prefix": database.name,
+            "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.cleanup.policy": "compact",
+        }
+        self._connector = write(folder / "connector.properties", connector)
+
+    def start(self, *_: Path) -> None:
+        super().start(self._connector)
+
+    def await_stream(self) -> None:
+        self.await_running("bench")
+        query = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+        _until(
+            lambda: self._database.connection.execute(query, (self._database.name,)).fetchone(),
+            self.fail_if_ended,
+        )
+
+    def stop(self) -> None:
+        self.terminate()
+
+    def close(self) -> None:
+        super().close()
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+
+        def is_dropped() -> bool:
+            with contextlib.suppress(psycopg.errors.ObjectInUse):
+                self._database.connection.execute(
+                    f"{drop} WHERE slot_name = %s", (self._database.name,)
+                )
+                return True
+            return False
+
+        _until(is_dropped, lambda: None)
+
+    @property
+    def peak_mb(self) -> float:
+        return _peak_mb(self.pid)
+
+
+def _measured(
+    server: Postgres,
+    broker: Broker,
+    kind: type[_Capture],
+    work: Callable[[_Database, _Capture], Metrics],
+) -> Metrics:
+    with tempfile.TemporaryDirectory() as folder, _database(server, broker) as database:
+        each = kind(database, Path(folder))
+        with contextlib.closing(each):
+            return work(database, each)
+
+
+def _snapshot(database: _Database, each: _Capture, count: int) -> Metrics:
+    database.insert(1, count)
+    each.start()
+    rate = database.rate_until(count)
+    return {"rate": rate, "memory": each.peak_mb}
+
+
+def _stream(database: _Database, each: _Capture, count: int) -> Metrics:
+    database.insert(0, 0)
+    each.start()
+    each.await_stream()
+    _until(database.count, lambda: None)
+    each.stop()
+    for start in range(1, count, _TRANSACTION):
+        database.insert(start, start + _TRANSACTION - 1)
+    each.start()
+    rate = database.rate_until(count)
+    return {"rate": rate, "memory": each.peak_mb}
+
+
+def _lag(database: _Database, each: _Capture, seconds: float) -> Metrics:
+    """Rows carry the time of their statement, and a consumer of the same machine looks at it."""
+    import json
+
+    database.insert(0, 0)
+    each.start()
+    each.await_stream()
+    _until(database.count, lambda: None)
+    count = round(_LAG_RATE * seconds)
+    writer = threading.Thread(target=_write_steadily, args=(database, count))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": database.broker.address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(database.topic, 0, database.count())])
+    lags: list[float] = []
+    writer.start()
+    try:
+        while len(lags) < count:
+            for message in consumer.consume(1000, 0.05):
+                now_s, value = time.time(), message.value()
+                row = json.loads(value)["after"] if value is not None else None
+                if row is not None and row["id"] > 0:
+                    lags.append(now_s - row["sent"])
+    finally:
+        writer.join()
+        consumer.close()
+    settled = sorted(lags[len(lags) // 5 :])  # without the first, for which code is compiled
+    return {"lag": settled[int(len(settled) * 0.99)] * 1000, "memory": each.peak_mb}
+
+
+def _write_steadily(database: _Database, count: int) -> None:
+    begun_s = time.perf_counter()
+    for start in range(1, count + 1, _LAG_TRANSACTION):
+        due_s = begun_s + start / _LAG_RATE
+        time.sleep(max(due_s - time.perf_counter(), 0))
+        database.insert(start, start + _LAG_TRANSACTION - 1)
+
+
+def _until(condition: Callable[[], object], check: Callable[[], None]) -> None:
+    deadline_s = time.perf_counter() + _WAIT_S
+    while not condition():
+        check()
+        assert time.perf_counter() < deadline_s
+        time.sleep(0.05)
+
+
+def _peak_mb(pid: int) -> float:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = [each for each in status.splitlines() if each.startswith("VmHWM")]
+    return int(line.split()[1]) / 1000
 
 
 @contextmanager
-def _database(server: Postgres) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+def _database(server: Postgres, broker: Broker) -> Iterator[_Database]:
     name = f"bench_{uuid.uuid4().hex}"
     with psycopg.connect(server.url(), autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     with psycopg.connect(server.url(name), autocommit=True) as connection:
         connection.execute(_TABLE)
-        yield server.url(name), connection
-
-
-@contextmanager
-def _captured(url: str, broker: Broker) -> Iterator[Callable[[int], None]]:
-    """A capture in a thread; the function waits until its topic is at an LSN."""
-    stop = threading.Event()
-    name, prefix = "capture", url.rpartition("/")[2]
-    options: dict[str, Any] = {"name": name, "prefix": prefix, "stop": stop, "heartbeat_ms": 100}
-    thread = threading.Thread(
-        target=capture.postgres, args=(url, broker.address), kwargs={**options, "partitions": 4}
-    )
-    thread.start()
-
-    def await_lsn(lsn: int) -> None:
-        while thread.is_alive():
-            at = capture.status(url, broker.address).lsn
-            if at is not None and parse_lsn(at) >= lsn:
-                return
-            time.sleep(0.05)
-        raise AssertionError("the capture has ended")
-
-    try:
-        yield await_lsn
-    finally:
-        stop.set()
-        thread.join()
+        yield _Database(broker, server.url(name), connection)

@@ -10,7 +10,7 @@ import pytest
 import drumlin.capture
 from capture.captured import Captured
 from drumlin.capture.database.checks import matches
-from drumlin.capture.database.connections import DatabaseRefused
+from drumlin.capture.errors import DatabaseRefused
 from drumlin.capture.running import following, supervised
 from rig.waiting import wait_until
 

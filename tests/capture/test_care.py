@@ -122,6 +122,9 @@ def test_a_slot_that_others_have_touched(captured: Captured) -> None:
     captured.run("UPDATE item SET name = 'item 1' WHERE id = 1", "DELETE FROM item WHERE id = 2")
     done = drumlin.capture.remove(captured.url, captured.broker, name=captured.name)
     assert len(done) == 2  # publication and position: the slot is gone already
+    nothing = captured.ask("remove", "--yes")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert f"there is nothing of a capture {captured.name} to remove" in nothing.stderr
     captured.start_here()
     captured.await_all()
     captured.check_equal("item")

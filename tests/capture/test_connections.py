@@ -17,7 +17,8 @@ from capture.captured import Captured
 from capture.load import SCHEMA, TABLES, transact
 from capture.test_killed import check_nothing_twice, load
 from drumlin.capture.database import catalog, connections
-from drumlin.capture.database.connections import DatabaseLost, DatabaseRefused, failure_of
+from drumlin.capture.database.connections import failure_of
+from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.running import supervised
 from rig.depth import so_many
 from rig.servers.postgres import Postgres

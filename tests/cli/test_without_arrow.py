@@ -145,6 +145,7 @@ FAILING = (
     "capture reread --url postgresql://127.0.0.1:1/missing --tables public.*",
     "capture pause --url postgresql://127.0.0.1:1/missing",
     "capture resume --url postgresql://127.0.0.1:1/missing",
+    "capture mariadb --url mariadb://root@127.0.0.1:1/missing --setup",
     "land --topics clicks --to parquet:lake --mode append --status",
 )
 NEEDING_ARROW = (
@@ -154,6 +155,7 @@ NEEDING_ARROW = (
     "consume clicks --group g --join",
     "produce clicks rows.parquet",
     "materialize clicks --to sqlite:///clicks.db --group m",
+    "materialize clicks --to sqlite:///clicks.db --group m --status",
     "state dump g s",
 )
 

@@ -71,7 +71,12 @@ class Member:
         self._command, self._output = command, output
         tests = str(Path(__file__).parents[1])
         path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
-        self._environment = {**os.environ, "PYTHONPATH": path, **environment}
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYTHONFAULTHANDLER": "1",
+            **environment,
+        }
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -99,8 +104,14 @@ class Member:
             self.kill()  # what it has left behind
             self.start()
 
+    def tell_stacks(self) -> None:
+        """Where a process that does not come further is: into its output."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGABRT)
+            self._process.wait()
+
     def said(self) -> str:
-        return self._output.read_text(errors="replace")[-3000:]
+        return self._output.read_text(errors="replace")[-20000:]
 
 
 class Chain:
@@ -239,6 +250,8 @@ class Chain:
         deadline = time.monotonic() + 180
         while (found := positions(topic)) != ends:
             self._look_after()
+            if time.monotonic() >= deadline:
+                self.members[member].tell_stacks()
             said = self.members[member].said()
             assert time.monotonic() < deadline, f"{member}, {topic}: {found}, not {ends}: {said}"
             time.sleep(0.1)

@@ -12,9 +12,10 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.serving import postgres_connection, targets
-from drumlin.serving.postgres_connection import PostgresConnection
-from drumlin.serving.postgres_target import PostgresTarget
+from drumlin.serving import targets
+from drumlin.serving.postgres import connection as postgres_connection
+from drumlin.serving.postgres.connection import PostgresConnection
+from drumlin.serving.postgres.target import PostgresTarget
 from drumlin.serving.target import Fenced, Position, ReplacementLost, Target, TargetRefused
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.postgres import Postgres, running_postgres

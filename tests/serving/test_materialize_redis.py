@@ -13,7 +13,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving import targets
-from drumlin.serving.redis_target import RedisTarget
+from drumlin.serving.redis.target import RedisTarget
 from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.redis_server import PROGRAM, WHY_NOT, RedisServer

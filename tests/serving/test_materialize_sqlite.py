@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -17,7 +18,9 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
+from drumlin.serving.status import look
 from drumlin.serving.target import Fenced, Position
+from drumlin.serving.targets import open_store
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 from serving import lost_tombstone
@@ -98,8 +101,9 @@ def test_a_table_is_kept_by_one_group_of_one_topic(
     with pytest.raises(drumlin.TargetRefused, match="'mine' has the columns id"):
         mine = f"sqlite:///{store.path}?table=mine"
         drumlin.materialize(client, topic, mine, group="g", until_end=True)
-    for bad in ("sqlite:///", "sqlite://host/x", "mongo://x", f"{store.url}&color=red"):
-        with pytest.raises(ValueError, match="expected sqlite:///PATH"):
+    for bad in ("sqlite:///", "sqlite://host/x", "mongo://x", "app.db", f"{store.url}&color=red"):
+        shown = "a store of kind 'mongo'" if bad == "mongo://x" else repr(bad)
+        with pytest.raises(ValueError, match=f"^{re.escape(shown)}: expected sqlite:///PATH"):
             drumlin.materialize(client, topic, bad, group="g", until_end=True)
     with pytest.raises(OSError, match="no-such-folder"):
         drumlin.materialize(client, topic, "sqlite:///no-such-folder/x", group="g")
@@ -335,3 +339,20 @@ def test_a_process_that_sleeps_while_another_takes_over(
             each.communicate()
     assert [each.returncode for each in processes] == [0] * len(processes)
     assert store.rows() == model
+
+
+def test_a_log_that_ends_without_a_record_that_counts(
+    client: Client, topic: str, store: Store
+) -> None:
+    """Its store is at its end as well: it is not waited for, and nothing lags."""
+    client.append(rows(a="1"), topic)
+    drumlin.materialize(client, topic, store.url, group="g", until_end=True)
+    with client.transaction(f"{topic}-ends") as transaction:
+        transaction.append(rows(a="2"), topic)
+        transaction.abort()
+    done = drumlin.materialize(client, topic, store.url, group="g", until_end=True)
+    assert (done.records, done.lag) == (0, 0)
+    assert store.rows() == {b"a": b"1"}
+    with_store = open_store(store.url, "g", None, only_looks=True)
+    assert {each.lag for each in look(client, topic, with_store)} == {0}
+    with_store.close()

@@ -12,7 +12,7 @@ from drumlin.client.client import Client
 from drumlin.client.consumer.consumer import topic_of
 from drumlin.state import Processor, Timers
 from drumlin.state.changelog_format import changelog_name
-from drumlin.state.ticks import Ticks
+from drumlin.state.timing.ticks import Ticks
 from rig.waiting import wait_until
 from state.counting import committed
 from state.test_former_owners import throw_out
@@ -114,8 +114,7 @@ def test_a_timer_whose_commit_fails_fires_again(
 
         alarms.process(processor, has_fired)
         if harm == "aborted":
-            for each in work._writers.values():
-                each.flush()
+            work.output.flush()
             client.abort_transaction(work._transactional_id)
         else:
             throw_out(processor)

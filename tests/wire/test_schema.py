@@ -225,6 +225,15 @@ def test_a_string_that_is_too_long_is_refused() -> None:
             encode(Texts(a=longest + "x", b=None, c=b"", d=""), 0, flexible=flexible)
 
 
+def test_a_string_of_a_response_that_is_too_long_is_cut() -> None:
+    for flexible in (False, True):
+        for text, shown in (("x" * 40_000, 32_767), ("\N{EURO SIGN}" * 11_000, 10_922), ("", 0)):
+            value = Texts(a=text, b=None, c=b"", d=text)
+            data = encode(value, 0, flexible=flexible, cuts=True)
+            cut = Texts(a=text[:shown], b=None, c=b"", d=text[:shown])
+            assert decode(Texts, 0, data, flexible=flexible) == cut
+
+
 def test_elements_are_counted_over_all_arrays() -> None:
     data = encode(
         Arrays(pairs=(Pair(1, 2),) * 5, places=(), names=("",) * 5, ids=()), 0, flexible=True

@@ -1,8 +1,9 @@
-"""Change subscription: the changes of a PostgreSQL database in compacted topics.
+"""Change subscription: the changes of a PostgreSQL or a MariaDB in compacted topics.
 
-`postgres(url, bootstrap)` reads the tables once and then follows every committed change, until it
-is stopped. Each table has a topic with the last row of every key, and each database transaction is
-written in one Kafka transaction. Captures need psycopg: `pip install 'psycopg[binary]'`.
+`postgres(url, bootstrap)` and `mariadb(url, bootstrap)` read the tables once and then follow every
+committed change, until they are stopped. Each table has a topic with the last row of every key, and
+each database transaction is written in one Kafka transaction. A capture needs psycopg or PyMySQL:
+`pip install 'psycopg[binary]'` or `pip install pymysql`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
+    from drumlin.capture.binlog.care import MariadbStatus as MariadbStatus
     from drumlin.capture.errors import CaptureError as CaptureError
     from drumlin.capture.errors import CaptureRefused as CaptureRefused
     from drumlin.capture.errors import CaptureReplaced as CaptureReplaced
@@ -26,6 +28,8 @@ __all__ = [
     "CaptureRefused",
     "CaptureReplaced",
     "CaptureStatus",
+    "MariadbStatus",
+    "mariadb",
     "pause",
     "postgres",
     "remove",
@@ -52,6 +56,10 @@ def __getattr__(name: str) -> Any:
         from drumlin.capture.running.care import CaptureStatus
 
         return CaptureStatus
+    if name == "MariadbStatus":
+        from drumlin.capture.binlog.care import MariadbStatus
+
+        return MariadbStatus
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -70,6 +78,7 @@ def postgres(
     format: FormatName = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
     failover: bool = False,
     metrics_listener: str | None = None,
     stop: threading.Event | None = None,
@@ -100,6 +109,7 @@ def postgres(
             ("debezium-avro").
         registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
         tombstones: whether a tombstone follows the envelope of a delete.
+        headers: whether records have headers that tell LSN, transaction and what was done.
         failover: have standbys synchronize the slot, so that the capture continues at one that is
             promoted (PostgreSQL 17 or later).
         metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
@@ -116,6 +126,7 @@ def postgres(
         RegistryUnavailable: the registry cannot be reached.
     """
     from drumlin.capture.running import supervised
+    from drumlin.capture.running.session import Session
 
     options = _options(
         url,
@@ -132,11 +143,56 @@ def postgres(
         format,
         registry,
         tombstones,
+        headers,
         failover,
         metrics_listener,
     )
     with _connected(bootstrap, security) as client:
-        supervised.run(options, client)
+        supervised.run(options, client, Session)
+
+
+def mariadb(
+    url: str,
+    bootstrap: str,
+    *,
+    name: str = DEFAULT_NAME,
+    tables: Sequence[str] = EVERY_TABLE,
+    prefix: str = "",
+    partitions: int = -1,
+    on_truncate: Truncation = "stop",
+    heartbeat_ms: int = _HEARTBEAT_MS,
+    stop: threading.Event | None = None,
+    tell: Callable[[str], None] | None = None,
+    security: Security | Mapping[str, str] | None = None,
+) -> None:
+    """Capture a MariaDB by its binlog: a snapshot first, then every change, until `stop` is set.
+
+    However a capture ended, the next call resumes where it stopped: no change is written twice, and
+    none is left out.
+
+    Args:
+        url: the server, "mariadb://user@host/database"; without a database, tables of all of them
+            may be captured. A password may be in MYSQL_PWD.
+        tables: patterns of `database.table`, with `*` and `?`. Matching tables that are created
+            later are captured from their creation on, if they can be.
+        prefix: the first part of the topics' names: `prefix.database.table`.
+        on_truncate: what to do when a table is truncated or dropped: "stop" with an error, "ignore"
+            it and keep the rows, or write "tombstones" for all of them.
+        bootstrap, name, partitions, heartbeat_ms, stop, tell, security: as in `postgres`.
+
+    Raises:
+        CaptureRefused: the database does not meet the requirements; the message names each
+            problem, with the statement that fixes it.
+        CaptureReplaced: another capture of this name has started.
+        CaptureError: something must be fixed first; the message says what.
+        ModuleNotFoundError: PyMySQL is not installed.
+    """
+    from drumlin.capture.binlog.session import MariadbSession
+    from drumlin.capture.running import supervised
+
+    options = _options(url, name, tables, prefix, partitions, on_truncate, heartbeat_ms, stop, tell)
+    with _connected(bootstrap, security) as client:
+        supervised.run(options, client, MariadbSession)
 
 
 def setup(
@@ -145,10 +201,10 @@ def setup(
     name: str = DEFAULT_NAME,
     tables: Sequence[str] = EVERY_TABLE,
 ) -> list[str]:
-    """Check a database, and create the publication if there is none. Captures nothing yet.
+    """Check a database, and create a PostgreSQL's publication if there is none. Captures nothing.
 
     Args:
-        url, name, tables: as in `postgres`.
+        url, name, tables: as in `postgres` or `mariadb`.
 
     Returns:
         The tables that would be captured.
@@ -157,11 +213,15 @@ def setup(
         CaptureRefused: the database does not meet the requirements; the message names each
             problem, with the statement that fixes it.
         CaptureError: the database cannot be reached.
-        ModuleNotFoundError: psycopg is not installed.
+        ModuleNotFoundError: psycopg or PyMySQL is not installed.
     """
+    options = _options(url, name, tables, "", -1, "stop", _HEARTBEAT_MS, None, None)
+    if _is_of_mariadb(url):
+        from drumlin.capture.binlog import care as of_mariadb
+
+        return of_mariadb.setup(options)
     from drumlin.capture.running import care
 
-    options = _options(url, name, tables, "", -1, "stop", _HEARTBEAT_MS, None, None)
     return care.setup(options)
 
 
@@ -171,19 +231,23 @@ def status(
     *,
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
-) -> CaptureStatus:
-    """The progress of a capture, and how much WAL the server keeps for it.
+) -> CaptureStatus | MariadbStatus:
+    """The progress of a capture, and how much WAL a PostgreSQL keeps for it.
 
     Args:
-        url, bootstrap, name, security: as in `postgres`.
+        url, bootstrap, name, security: as in `postgres` or `mariadb`.
 
     Raises:
         CaptureError: the database cannot be queried.
-        ModuleNotFoundError: psycopg is not installed.
+        ModuleNotFoundError: psycopg or PyMySQL is not installed.
     """
-    from drumlin.capture.running import care
-
     with _connected(bootstrap, security) as client:
+        if _is_of_mariadb(url):
+            from drumlin.capture.binlog import care as of_mariadb
+
+            return of_mariadb.status(url, client, name)
+        from drumlin.capture.running import care
+
         return care.status(url, client, name)
 
 
@@ -265,10 +329,12 @@ def remove(
     name: str = DEFAULT_NAME,
     security: Security | Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Remove everything a capture has created, except the tables' topics. It must not be running.
+    """Remove everything a capture has created, except the tables' topics.
+
+    That of a PostgreSQL must not be running; that of a MariaDB ends.
 
     Args:
-        url, bootstrap, name, security: as in `postgres`.
+        url, bootstrap, name, security: as in `postgres` or `mariadb`.
 
     Returns:
         A sentence for each thing that was removed.
@@ -278,10 +344,20 @@ def remove(
         CaptureError: the database refuses.
         ModuleNotFoundError: psycopg is not installed.
     """
-    from drumlin.capture.running import care
-
     with _connected(bootstrap, security) as client:
+        if _is_of_mariadb(url):
+            from drumlin.capture.binlog import care as of_mariadb
+
+            return of_mariadb.remove(client, name)
+        from drumlin.capture.running import care
+
         return care.remove(url, client, name)
+
+
+def _is_of_mariadb(url: str) -> bool:
+    from drumlin.capture.binlog import connections
+
+    return connections.is_of_mariadb(url)
 
 
 @contextmanager
@@ -307,13 +383,14 @@ def _options(
     format_: str = "json",
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
     failover: bool = False,
     metrics_listener: str | None = None,
 ) -> Any:
     from drumlin.capture.changes import OnTruncate
-    from drumlin.capture.running.forms import Format, form_of
+    from drumlin.capture.forms.choice import Format, form_of
+    from drumlin.capture.forms.debezium import POSTGRES
     from drumlin.capture.running.options import CaptureOptions, OnMaxWal
-    from drumlin.capture.values.envelope import POSTGRES
     from drumlin.client import arguments
 
     arguments.no_text("tables", tables)
@@ -329,7 +406,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
-        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
+        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones, headers),
         is_failover=failover,
         metrics_listener=metrics_listener,
         tell=tell or (lambda _: None),

@@ -13,3 +13,15 @@ class CaptureRefused(CaptureError):
 
 class CaptureReplaced(CaptureError):
     """Another capture of the same name has started; this one must stop writing."""
+
+
+class DatabaseLost(CaptureError, ConnectionError):
+    """The database cannot be reached, or a connection to it broke. A retry may succeed."""
+
+
+class DatabaseChanged(DatabaseLost):
+    """A statement's tables or slot were changed meanwhile. A retry reads the catalog again."""
+
+
+class DatabaseRefused(CaptureError):
+    """The database has returned an error that a retry does not cure."""

@@ -42,8 +42,10 @@ def materialize(
             topics that exist or are created later. Each topic has its own table or prefix.
         to: the store: "sqlite:///PATH" or "sqlite:////ABSOLUTE/PATH", with "?table=NAME" for a
             table name other than the topic's; "postgresql://USER@HOST/DATABASE", with
-            "?table=NAME&schema=NAME"; or "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
-            for a key prefix other than the topic's name and a colon. In NAME and TEXT,
+            "?table=NAME&schema=NAME"; "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
+            for a key prefix other than the topic's name and a colon;
+            "opensearch+https://USER@HOST:PORT", with "?index=NAME&ca=FILE"; or
+            "parquet:///FOLDER", with "?table=NAME&buckets=16&every=60&keep=600". In NAME and TEXT,
             "{topic}" is the topic's name. The password may be in the
             environment variable DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table belongs to one group; other groups are refused.

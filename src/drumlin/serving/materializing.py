@@ -24,7 +24,7 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.serving.kept_topic import KeptTopic
 from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
-from drumlin.serving.target import Fenced, Position, ReplacementLost
+from drumlin.serving.target import Collecting, Fenced, Position, ReplacementLost
 from drumlin.serving.targets import Store
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Materializing:
         self._records = 0
         self._rate = 0.0
         self._told = (time.monotonic(), 0)
+        self._is_until_end = False
         self._poll_ms = _POLL_MS
         self._on_progress: Callable[[Progress], object] | None = None
         self._stop = threading.Event()
@@ -126,6 +127,7 @@ class Materializing:
     ) -> Progress:
         """Run until `stop` is set, or until the store has all records that are now in the logs."""
         ends = {each: topic.ends() for each, topic in self._topics.items()} if until_end else None
+        self._is_until_end = until_end
         self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
         self._on_progress, self._stop = on_progress, stop
         with self._consumer:
@@ -134,6 +136,7 @@ class Materializing:
                 self._tell()
                 if ends is not None and not self._to_load and self._has(ends):
                     break
+            self._flush(self._owned, now=True)
             return self._progress()  # before the partitions are given up
 
     def _has(self, ends: Mapping[str, dict[int, int]]) -> bool:
@@ -187,6 +190,11 @@ class Materializing:
             return
         if batch is not None and batch.num_rows:
             self._apply(batch)
+        elif batch is None:
+            self._pass_over()
+        # With nothing more to read, whoever waits for the end waits for this.
+        for each in self._flush(self._owned, now=batch is None and self._is_until_end):
+            self._claim_later(each)
 
     def _apply(self, batch: pa.RecordBatch) -> None:
         place = TopicPartition(topic_of(batch), batch.column("partition")[0].as_py())
@@ -201,6 +209,19 @@ class Materializing:
         if self._write(place, owned, changes, position):
             self._records += batch.num_rows
 
+    def _pass_over(self) -> None:
+        """Move positions on where a log goes on without records, as after an aborted transaction.
+
+        Nothing else would: the store would never be at the end of such a log.
+        """
+        for place, at in self._consumer.positions().items():
+            owned = self._owned.get(place)
+            if owned is None or owned.position is None or place in self._to_load:
+                continue  # read, but not written
+            if at.offset > owned.position.offset:
+                moved = owned.position._replace(offset=at.offset, leader_epoch=at.leader_epoch)
+                self._write(place, owned, {}, moved)
+
     def _write(
         self, place: TopicPartition, owned: Owned, changes: dict[Any, Any], position: Position
     ) -> bool:
@@ -214,6 +235,19 @@ class Materializing:
         owned.settle()
         return True
 
+    def _flush(self, places: Iterable[TopicPartition], *, now: bool) -> list[TopicPartition]:
+        """Store what targets have only collected; returns places that others have claimed."""
+        fenced = []
+        for each in places:
+            owned, topic = self._owned.get(each), self._topics.get(each.topic)
+            if owned is None or topic is None or not isinstance(topic.target, Collecting):
+                continue
+            try:
+                topic.target.flush(each.partition, owned.term, now=now)
+            except Fenced:
+                fenced.append(each)
+        return fenced
+
     # -- partitions ------------------------------------------------------------------------
 
     def _assigned(self, places: Iterable[TopicPartition]) -> None:
@@ -221,6 +255,8 @@ class Materializing:
             self._claim(each)
 
     def _given_up(self, places: Iterable[TopicPartition]) -> None:
+        places = list(places)
+        self._flush(places, now=True)
         for each in places:
             self._owned.pop(each, None)
             self._to_claim.discard(each)
@@ -230,6 +266,7 @@ class Materializing:
         """Schedule another claim, after another process has claimed it; a rebalance cancels it."""
         self._consumer.pause([place])
         self._owned.pop(place, None)
+        self._to_load.discard(place)
         self._to_claim.add(place)
 
     def _load_later(self, place: TopicPartition) -> None:
@@ -295,7 +332,6 @@ class Materializing:
             owned.in_vain.check(error)
             time.sleep(PAUSE_S)  # the next step tries again
         except Fenced:
-            self._to_load.discard(place)
             self._claim_later(place)
 
     # -- topics and log ends ---------------------------------------------------------------

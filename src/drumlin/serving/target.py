@@ -8,7 +8,7 @@ process that was paused while another one took over changes nothing when it wake
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from drumlin.client.errors import ClientError
 
@@ -95,3 +95,15 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Close the store; everything applied stays."""
+
+
+@runtime_checkable
+class Collecting(Protocol):
+    """A target that does not store each `apply` at once. What is not stored is read again."""
+
+    def flush(self, partition: int, term: int, *, now: bool) -> None:
+        """Store what was applied: at once, or if it is time.
+
+        Raises:
+            Fenced: the partition was claimed again.
+        """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -12,7 +13,8 @@ from drumlin.serving.target import Target
 
 _EXPECTED: Final = (
     "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME], "
-    "redis://HOST:PORT/NUMBER[?prefix=TEXT] or opensearch+https://USER@HOST:PORT[?index=NAME]"
+    "redis://HOST:PORT/NUMBER[?prefix=TEXT], opensearch+https://USER@HOST:PORT[?index=NAME] or "
+    "parquet:///FOLDER[?table=NAME]"
 )
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
@@ -21,6 +23,7 @@ TOPIC: Final = "{topic}"
 
 #: Parameters of libpq that are secret.
 _SECRETS: Final = frozenset({"password", "sslpassword"})
+_BUCKETS_MAX: Final = 1024
 #: Opens a target. Arguments: the table's name or the prefix, the topic, and the text for `kept`.
 _Open = Callable[[str, str, str], Target]
 
@@ -67,11 +70,10 @@ class Store:
 def without_password(url: str) -> str:
     """The URL without its password, for messages."""
     parts = urlsplit(url)
-    parts = parts._replace(query=re.sub(r"(password=)[^&]*", r"\1...", parts.query))
     if parts.password is not None:
         host = parts.netloc.rpartition("@")[2]
-        parts = parts._replace(netloc=f"{parts.username or ''}:...@{host}")
-    return urlunsplit(parts)
+        url = url.replace(parts.netloc, f"{parts.username or ''}:...@{host}", 1)
+    return re.sub(r"(password=)[^&]*", r"\1...", url)
 
 
 def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
@@ -94,9 +96,12 @@ def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = F
         return _postgres(parts, options, kept_as, is_text=is_text, only_looks=only_looks)
     if parts.scheme in ("redis", "rediss"):
         return _redis(parts, options, kept_as)
+    if parts.scheme == "parquet":
+        return _parquet(parts, options, kept_as, is_text=decode is not None, only_looks=only_looks)
     if parts.scheme in ("opensearch+https", "opensearch+http"):
         return _opensearch(parts, options, kept_as, only_looks=only_looks)
-    raise ValueError(f"a store of kind {parts.scheme!r}: {_EXPECTED}")
+    what = f"a store of kind {parts.scheme!r}" if parts.scheme else repr(without_password(url))
+    raise ValueError(f"{what}: {_EXPECTED}")
 
 
 def _sqlite(
@@ -122,8 +127,8 @@ def _postgres(
     is_text: bool,
     only_looks: bool,
 ) -> Store:
-    from drumlin.serving.postgres_connection import PostgresConnection
-    from drumlin.serving.postgres_target import PostgresTarget
+    from drumlin.serving.postgres.connection import PostgresConnection
+    from drumlin.serving.postgres.target import PostgresTarget
 
     names, schema = options.pop("table", TOPIC), options.pop("schema", None)
     _check(parts, names and schema != "")
@@ -142,7 +147,7 @@ def _postgres(
 
 
 def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
-    from drumlin.serving.redis_target import ROWS_AT_A_TIME, RedisTarget
+    from drumlin.serving.redis.target import ROWS_AT_A_TIME, RedisTarget
 
     names = options.pop("prefix", f"{TOPIC}:")
     _check(parts, parts.netloc and not options)
@@ -157,8 +162,8 @@ def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
 def _opensearch(
     parts: SplitResult, options: dict[str, str], kept_as: str, *, only_looks: bool
 ) -> Store:
-    from drumlin.serving.opensearch_connection import OpenSearchConnection
-    from drumlin.serving.opensearch_target import OpenSearchTarget
+    from drumlin.serving.opensearch.connection import OpenSearchConnection
+    from drumlin.serving.opensearch.target import OpenSearchTarget
 
     names, ca = options.pop("index", TOPIC), options.pop("ca", None)
     _check(parts, parts.hostname and names and parts.path in ("", "/") and not options)
@@ -171,6 +176,43 @@ def _opensearch(
     return Store(names, kept_as, open_target, connection.close)
 
 
+def _parquet(
+    parts: SplitResult,
+    options: dict[str, str],
+    kept_as: str,
+    *,
+    is_text: bool,
+    only_looks: bool,
+) -> Store:
+    from drumlin.serving.parquet.target import ParquetTarget
+
+    names = options.pop("table", TOPIC)
+    numbers = {"buckets": 16, "every": 60, "keep": 600}
+    for each in numbers.keys() & options.keys():
+        given = options.pop(each)
+        _check(parts, given.isdecimal())
+        numbers[each] = int(given)
+    _check(parts, not parts.netloc and not options and len(parts.path) > 1 and names)
+    _check(parts, 1 <= numbers["buckets"] <= _BUCKETS_MAX and "/" not in names)
+    folder = Path(unquote(parts.path[1:]))
+
+    def open_target(name: str, _: str, kept: str) -> Target:
+        return ParquetTarget(
+            folder / name,
+            kept,
+            is_text=is_text,
+            buckets=numbers["buckets"],
+            every_s=numbers["every"],
+            keep_s=numbers["keep"],
+            only_looks=only_looks,
+        )
+
+    return Store(names, kept_as, open_target)
+
+
 def _check(parts: SplitResult, is_right: object) -> None:
     if not is_right:
-        raise ValueError(f"{without_password(urlunsplit(parts))!r}: {_EXPECTED}")
+        # A URL without a host is put together without its two slashes.
+        shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        shown += f"?{parts.query}" if parts.query else ""
+        raise ValueError(f"{without_password(shown)!r}: {_EXPECTED}")

@@ -17,7 +17,7 @@ with needing_arrow():
     from drumlin.state.refused import StateRefused
     from drumlin.state.replay import PastState, replay
     from drumlin.state.stores import now_ms as wall_clock
-    from drumlin.state.times import Timers, Window, Windows
+    from drumlin.state.timing.times import Timers, Window, Windows
 
 __all__ = [
     "KeyedState",

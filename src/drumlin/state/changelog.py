@@ -33,16 +33,22 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin import lowlevel
-from drumlin.client.errors import ClientError, OffsetOutOfRange, StateNotExact, UnknownTopic
+from drumlin.client.errors import (
+    ClientError,
+    OffsetOutOfRange,
+    RequestRefused,
+    StateNotExact,
+    UnknownTopic,
+)
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
+from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_positions
 from drumlin.state.refused import StateRefused
 from drumlin.state.stores import Checkpoint, Store, digest, now_ms
 
@@ -99,7 +105,8 @@ class Shown(NamedTuple):
     """The state of a partition, with the columns `key` and `value`."""
 
     partition: int
-    position: Position | None
+    #: In each input; empty: the changelog was empty.
+    positions: tuple[Position, ...]
     rows: pa.Table
 
 
@@ -117,15 +124,27 @@ class Changelog:
 
     # -- the topic -----------------------------------------------------------------------
 
-    def make(self, input_topic: str, replication_factor: int) -> None:
+    def make(self, inputs: Sequence[str], replication_factor: int, *, grows: bool) -> None:
         """Create the topic if it does not exist, and check its partitions and cleanup policy.
 
+        Args:
+            inputs: the inputs, which need the same number of partitions.
+            replication_factor: of the changelog, if it is created.
+            grows: whether to add the partitions that have been added to the input.
+
         Raises:
-            StateRefused: the topic's number of partitions differs from the input's, or its
+            StateRefused: the topic's number of partitions differs from an input's, or its
                 cleanup.policy is not just `compact`.
             UnknownTopic: the input topic does not exist.
         """
-        count = len(self._client.partitions(input_topic))
+        counts = {each: len(self._client.partitions(each)) for each in inputs}
+        count = counts[inputs[0]]
+        if set(counts.values()) != {count}:
+            told = ", ".join(f"{topic!r} has {each}" for topic, each in counts.items())
+            raise StateRefused(
+                f"the inputs need the same number of partitions, as partition N of each shares one "
+                f"state: {told}"
+            )
         self._client.create_topic(
             self.topic,
             count,
@@ -134,18 +153,37 @@ class Changelog:
             if_not_exists=True,
         )
         found = len(self._client.partitions(self.topic))
-        if found != count:
+        if found < count and grows:
+            self.grow(count)
+        elif found != count:
             raise StateRefused(
-                f"changelog {self.topic!r} has {found} partitions, but input {input_topic!r} has "
-                f"{count}: both need the same number"
+                f"changelog {self.topic!r} has {found} partitions, but input {inputs[0]!r} has "
+                f"{count}: both need the same number. If partitions were added to the input, keys "
+                "may be in others than their state; see new_partitions"
             )
+        self.check_policy()
+        self.identify()
+
+    def grow(self, count: int) -> None:
+        """Add partitions, as the input has so many now. Another process may do the same."""
+        try:
+            self._client.add_partitions(self.topic, count)
+        except RequestRefused:
+            if len(self._client.describe_topics([self.topic])[self.topic].partitions) < count:
+                raise
+
+    def check_policy(self) -> None:
+        """Check that the topic is compacted, and nothing else.
+
+        Raises:
+            StateRefused: it is not.
+        """
         policy = self._client.topic_configs(self.topic)["cleanup.policy"].value
         if policy != "compact":
             raise StateRefused(
                 f"changelog {self.topic!r} has cleanup.policy={policy}: the state would lose keys; "
                 "set it to compact"
             )
-        self.identify()
 
     def identify(self) -> None:
         """Fetch the topic id, by which a store is matched with its changelog."""
@@ -221,7 +259,7 @@ class Changelog:
 
     # -- reading -------------------------------------------------------------------------
 
-    def restore(self, partition: int, store: Store) -> Position | None:
+    def restore(self, partition: int, store: Store) -> tuple[Position, ...]:
         """Update a store to the end of the changelog. Call `await_former_owners` first.
 
         A store that is behind gets only the missing records. A store is reloaded if the log no
@@ -229,13 +267,14 @@ class Changelog:
         failure has truncated the log.
 
         Returns:
-            The state's position in the input; None: the changelog is still empty.
+            The state's position in each input; empty: the changelog is still empty.
 
         Raises:
             StateRefused: the changelog has a later format version, or another program has written
-                to it.
+                to it, or records were deleted from it.
             StateNotExact: another process keeps writing to the changelog.
         """
+        self._check_start(partition)
         for attempt in range(_READS_MAX):
             try:
                 if not self._catch_up(partition, store, self.ends([partition])[partition]):
@@ -248,7 +287,18 @@ class Changelog:
         assert store.checkpoint is not None
         told = store.checkpoint.position
         is_empty = told is None and len(store) == 0  # needed only without a position
-        return self._position(told, partition, is_empty=is_empty)
+        return self._positions(told, partition, is_empty=is_empty)
+
+    def _check_start(self, partition: int) -> None:
+        """Check that nothing was removed except by compaction, which leaves the log's start."""
+        place = TopicPartition(self.topic, partition)
+        start_offset = self._client.list_offsets({place: "earliest"})[place].offset
+        if start_offset > 0:
+            raise StateRefused(
+                f"{self._where(partition)}: it begins at offset {start_offset}, as records were "
+                "deleted, by retention or by a command: the state lacks keys. To start over, "
+                "delete the group's offsets and the changelog"
+            )
 
     def follow(self, partition: int, store: Store, end: End, is_over: Callable[[], bool]) -> None:
         """Update the store of a standby to `end`, the current end of the log.
@@ -280,8 +330,8 @@ class Changelog:
             )
         except UnknownTopic as error:
             raise StateRefused(
-                f"changelog {self.topic!r}: {error}. If partitions were added to the input: a "
-                "keyed state does not support this yet"
+                f"changelog {self.topic!r}: {error}. If partitions were added to the input, see "
+                "new_partitions"
             ) from error
         return {
             place.partition: End(each.offset, at_ms, each.leader_epoch)
@@ -411,21 +461,23 @@ class Changelog:
             is_position = pc.equal(rows.column("key"), pa.scalar(POSITION_KEY, pa.binary()))
             told = rows.filter(is_position).column("value").to_pylist()
             rows = rows.filter(pc.invert(is_position))
-            position = self._position(
+            positions = self._positions(
                 told[0] if told else None, partition, is_empty=rows.num_rows == 0
             )
-            yield Shown(partition, position, rows)
+            yield Shown(partition, positions, rows)
 
-    def _position(self, told: bytes | None, partition: int, *, is_empty: bool) -> Position | None:
-        """Decode the position in the input; `is_empty`: whether the state has no keys."""
+    def _positions(
+        self, told: bytes | None, partition: int, *, is_empty: bool
+    ) -> tuple[Position, ...]:
+        """Decode the position in each input; `is_empty`: whether the state has no keys."""
         if told is not None:
-            return read_position(told, self._where(partition))
+            return read_positions(told, self._where(partition))
         if not is_empty:
             raise StateRefused(
                 f"{self._where(partition)}: it has keys but no position, so another program has "
                 "written to it"
             )
-        return None
+        return ()
 
     def _where(self, partition: int) -> str:
         return f"changelog {self.topic!r} partition {partition}"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from drumlin.client import arguments
 from drumlin.client.client import connect
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.state.changelog import Changelog, owner_id
+from drumlin.state.options import OutputDelivery, ProcessorOptions
 from drumlin.state.processor import Processor
-from drumlin.state.replicas import Replicas
-from drumlin.state.work import OutputDelivery
+from drumlin.state.standbys.replicas import Replicas
+from drumlin.state.topics import NewPartitions
 
 if TYPE_CHECKING:
     from drumlin.client.arguments import Decode
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def processor(
-    topic: str,
+    topics: str | Sequence[str],
     *,
     group: str,
     state: str,
@@ -42,15 +43,17 @@ def processor(
     folder: str | os.PathLike[str] | None = None,
     standbys: int = 0,
     dead_letters: str | None = None,
+    new_partitions: NewPartitions = "refuse",
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
-    """Create a processor of a topic, with its state in the topic `<group>-<state>-changelog`.
+    """Create a processor of topics, with its state in the topic `<group>-<state>-changelog`.
 
     Processes with the same group and state share the partitions. All members of the group must be
     processors.
 
     Args:
-        topic: the input topic.
+        topics: the input topic, or several ones with the same number of partitions: partition N of
+            all of them is processed by one process, and shares a state.
         group: the consumer group.
         state: the name of the state.
         bootstrap: "host:port[,host:port...]" of the cluster of all these topics.
@@ -72,8 +75,9 @@ def processor(
         max_poll_interval_ms: a process that takes longer to process a batch loses its partitions.
         transaction_timeout_ms: a transaction that is open for longer is aborted.
         output: "exactly_once": output becomes visible to read_committed readers when its batch is
-            committed; "at_least_once": output is visible to all readers at once, and may be
-            repeated after a failure. The state counts each record once in either case.
+            committed; "at_least_once": output is visible to all readers when its batch has been
+            processed, and may be repeated after a failure. The state counts each record once in
+            either case.
         folder: where to keep the state on disk, for states larger than memory and for restarts that
             read only the latest changes; None: in memory. Each process needs its own folder, and
             should get the same one when it is restarted.
@@ -81,6 +85,9 @@ def processor(
             quickly when the owner fails; the same in all processes of the group.
         dead_letters: the topic for records that `Processor.run` fails to process; None: such a
             record stops the processor.
+        new_partitions: "refuse": the processor stops when partitions are added to the input, as
+            keys may be in other partitions than their state; "follow": it goes on, with an empty
+            state for each new partition; the same in all processes of the group.
         security: TLS and login, as in `connect`.
 
     Returns:
@@ -93,32 +100,39 @@ def processor(
         BrokerUnreachable, AuthenticationFailed: as from `connect`.
         TypeError, ValueError: an option is invalid.
     """
-    for name, value in (("topic", topic), ("group", group), ("state", state)):
+    inputs = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+    for name, value in (*(("topic", each) for each in inputs), ("group", group), ("state", state)):
         arguments.text(name, value)
         if not value:
             raise ValueError(f"{name} is empty")
-    arguments.one_of("start", start, ("earliest", "latest"))
-    arguments.one_of("output", output, ("exactly_once", "at_least_once"))
-    arguments.whole_number("commit_interval_ms", commit_interval_ms, 1, 2**31 - 1)
-    arguments.whole_number("transaction_timeout_ms", transaction_timeout_ms, 1, 2**31 - 1)
-    arguments.numbers_at_least({"idle_timeout_ms": idle_timeout_ms}, 0)
-    if tick_interval_ms is not None:
-        arguments.whole_number("tick_interval_ms", tick_interval_ms, 1, 2**31 - 1)
-    for name, optional in (
-        ("dead_letters", dead_letters),
-        ("group_instance_id", group_instance_id),
-    ):
-        if optional is not None:
-            arguments.text(name, optional)
-    if folder is not None and not isinstance(folder, str | os.PathLike):
-        raise TypeError(f"folder {arguments.shown(folder)}: expected a path")
-    arguments.whole_number("standbys", standbys, 0, 100)
+    if not inputs:
+        raise ValueError("no topics to process")
+    if len(inputs) > 1 and new_partitions == "follow":
+        raise ValueError("new_partitions='follow' is for one input only")
+    options = ProcessorOptions(
+        start=start,
+        commit_interval_ms=commit_interval_ms,
+        idle_timeout_ms=idle_timeout_ms,
+        tick_interval_ms=tick_interval_ms,
+        decode=decode,
+        headers=headers,
+        group_instance_id=group_instance_id,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        max_poll_interval_ms=max_poll_interval_ms,
+        transaction_timeout_ms=transaction_timeout_ms,
+        output=output,
+        folder=folder,
+        standbys=standbys,
+        dead_letters=dead_letters,
+        new_partitions=new_partitions,
+    )
     with contextlib.ExitStack() as undo:
         own_id = owner_id(group, state, group_instance_id)
         client = connect(bootstrap, client_id=own_id, security=security)
         undo.callback(client.close)
         changelog = Changelog(client, group, state)
-        changelog.make(topic, replication_factor)
+        changelog.make(inputs, replication_factor, grows=new_partitions == "follow")
         if group_instance_id is not None:
             # The process that had this name before may have left a transaction open.
             with contextlib.suppress(UnknownTransaction):
@@ -131,30 +145,6 @@ def processor(
             follower.identify()
         replicas = Replicas(folder, changelog.topic, follower)
         undo.callback(replicas.close)
-        made = Processor(
-            client,
-            topic,
-            group,
-            changelog,
-            own_id,
-            start=start,
-            commit_interval_ms=commit_interval_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            tick_interval_ms=tick_interval_ms,
-            join_timeout_ms=max_poll_interval_ms,
-            transaction_timeout_ms=transaction_timeout_ms,
-            output=output,
-            standbys=standbys,
-            replicas=replicas,
-            dead_letters=dead_letters,
-            decode=decode,
-            headers=headers,
-            reading={
-                "group_instance_id": group_instance_id,
-                "session_timeout_ms": session_timeout_ms,
-                "heartbeat_interval_ms": heartbeat_interval_ms,
-                "max_poll_interval_ms": max_poll_interval_ms,
-            },
-        )
+        made = Processor(client, inputs, group, changelog, own_id, replicas, options)
         undo.pop_all()
     return made

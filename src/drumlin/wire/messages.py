@@ -149,7 +149,7 @@ def _decoder(api_name: str, version: int, kind: str) -> Decode:
 @functools.cache
 def _encoder(api_name: str, version: int, kind: str) -> Encode:
     cls = _payload_class(api_name, kind)
-    return encoder(cls, version, flexible=is_flexible(api_name, version))
+    return encoder(cls, version, flexible=is_flexible(api_name, version), cuts=kind == "response")
 
 
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
@@ -282,5 +282,5 @@ def encode_request(
 
 
 def encoded(api_name: str, version: int, struct: Any) -> bytes:
-    """The bytes of a structure without records, as an element of `EncodedItems`."""
-    return encode(struct, version, flexible=is_flexible(api_name, version))
+    """The bytes of a structure without records, as an element of a response's `EncodedItems`."""
+    return encode(struct, version, flexible=is_flexible(api_name, version), cuts=True)

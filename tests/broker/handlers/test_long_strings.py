@@ -1,8 +1,11 @@
-"""What clients send in the longest strings there are can be told to others: every answer fits."""
+"""What clients send in the longest strings there are can be told to others: every answer fits, also
+with what an operator has configured.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +100,29 @@ def test_a_value_does_not_grow_beyond_a_string(ask: Ask, create: Callable[..., s
     ]
     (entry,) = told["configs"]
     assert entry["value"].endswith(",9:3")
+
+
+def test_what_an_operator_has_configured_is_cut_where_no_string_carries_it(tmp_path: Path) -> None:
+    """Each of these characters takes three bytes in a string of at most 32,767 bytes."""
+    rack, host = "\N{EURO SIGN}" * 20_000, "h" * 40_000
+    listeners = f"PLAINTEXT://{host}:9092"
+    server = DrumlinServer(tmp_path, {"broker.rack": rack, "advertised.listeners": listeners})
+    server.start()
+    asked = [{"resource_type": 4, "resource_name": "1"}]
+    try:
+        with server.connect() as client:
+            for version in (1, 4):
+                (result,) = client.ask(
+                    "describe_configs", version, resources=asked, include_synonyms=True
+                ).results
+                values = {each.name: each.value for each in result.configs}
+                assert values["broker.rack"] == rack[: _LONGEST // 3]
+                assert values["advertised.listeners"] == listeners[:_LONGEST]
+            for version in (8, 12):
+                (broker,) = client.ask("metadata", version, topics=None).brokers
+                assert (broker.host, broker.rack) == (host[:_LONGEST], rack[: _LONGEST // 3])
+            (broker,) = client.ask("describe_cluster", 0).brokers
+            assert broker.host == host[:_LONGEST]
+        assert "failed" not in server.said()
+    finally:
+        server.close()

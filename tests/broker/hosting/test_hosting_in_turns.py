@@ -19,6 +19,7 @@ from drumlin.storage.all_logs.log_directories import LogDirectories
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import TURN_S
 from rig.time.stepped import Stepped
+from rig.time.turn_lengths import single_steps
 
 _PARTITIONS = 60
 
@@ -136,5 +137,34 @@ def test_what_is_done_now_and_then_is_a_step_for_each_partition(tmp_path: Path) 
         async with running(tmp_path) as broker:
             await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
             assert Stepped(broker.logs.delete_held_segments()).count() >= _PARTITIONS
+
+    asyncio.run(scenario())
+
+
+def test_partitions_that_begin_an_epoch_are_served_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an unclean stop, or when a log dir is back."""
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            topic = await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
+            logs = {}
+            for index in range(_PARTITIONS):
+                logs[index] = broker.partitions.get("t", index).log
+                logs[index].epoch_due_at = 0
+                broker.partitions.remove("t", index)
+            single_steps(monkeypatch)
+            serving = asyncio.ensure_future(broker.hosting._serve_in_new_epochs(topic, logs))
+            most = lossy = 0
+            while not serving.done():
+                before = len(broker.partitions), lossy
+                await asyncio.sleep(0)
+                lossy = sum(log.epoch_due_at is not None for log in logs.values())
+                most = max(most, len(broker.partitions) - before[0], before[1] - lossy)
+            await serving
+            monkeypatch.undo()
+            assert most == 1
+            assert {each.leader_epoch for each in broker.partitions} == {1}
 
     asyncio.run(scenario())

@@ -112,11 +112,12 @@ class HostedPartitions:
             for topic in list(self._image.topics.values()):
                 await self._host(topic, topic.partitions, is_new=False)
             self.is_behind = False
-        for log in self._logs:
-            is_ours = self._partitions.has_log_of(log.topic, log.partition)
-            if not is_ours and not log.is_unserved:
-                log.is_unserved = True
-                _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
+            for log in list(self._logs):
+                await give_way()
+                is_ours = self._partitions.has_log_of(log.topic, log.partition)
+                if not is_ours and not log.is_unserved:
+                    log.is_unserved = True
+                    _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> dict[PartitionId, Returned]:
         """Replicated partitions whose log on this broker may have lost records.
@@ -331,6 +332,7 @@ class HostedPartitions:
             lossy = {index: log for index, log in logs.items() if log.epoch_due_at is not None}
             for index, log in lossy.items():
                 log.start_leader_epoch(current.partitions[index].leader_epoch)
+                await give_way()
             await self._blocking(close_losses, lossy.values())
         except KafkaError as error:
             failure = error
@@ -342,6 +344,7 @@ class HostedPartitions:
                 self._assume(current, current.partitions[index], log)
             else:
                 self._go_offline(current, current.partitions[index], failure)
+            await give_way()
 
     # -- roles -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.errors import CaptureError
+from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.values.types import SESSION
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ _PATIENCE: Final = {
     "lock_timeout": "0",
     "statement_timeout": "0",
 }
-
-
-class DatabaseLost(CaptureError, ConnectionError):
-    """The database cannot be reached, or a connection to it broke. A retry may succeed."""
-
-
-class DatabaseChanged(DatabaseLost):
-    """A statement's tables or slot were changed meanwhile. A retry reads the catalog again."""
-
-
-class DatabaseRefused(CaptureError):
-    """The database has returned an error that a retry does not cure."""
 
 
 def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database import catalog, connections, waiting
 from drumlin.capture.database.catalog import quoted
-from drumlin.capture.database.connections import DatabaseLost
-from drumlin.capture.errors import CaptureError
+from drumlin.capture.errors import CaptureError, DatabaseLost
 from drumlin.capture.messages.lsn import parse_lsn
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import connections, failover
 from drumlin.capture.database.catalog import quoted
-from drumlin.capture.database.connections import DatabaseLost, DatabaseRefused, failure_of
+from drumlin.capture.database.connections import failure_of
 from drumlin.capture.database.failover import Identity
+from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.messages.frames import Data, Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
 

@@ -6,7 +6,8 @@ import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost, failure_of, loaded
+from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 
 if TYPE_CHECKING:
     import psycopg

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from drumlin.capture.changes import Table
@@ -34,12 +34,31 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
+class BinlogPosition:
+    """A place in the binlog of a MariaDB.
+
+    `last`: the transaction before this place, by which the binlog is recognized; `before`: the
+    place before that transaction. Both are None until there was one. `prepared`: the XA
+    transactions that were prepared, and change no captured table. `created`: tables that were
+    created before this place, and are to be captured.
+    """
+
+    gtids: str  # the last of every domain
+    before: str | None = None
+    last: str | None = None
+    last_time_s: int | None = None
+    prepared: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Position:
     """The position that the topics have reached.
 
-    `lsn`: the topics hold all transactions committed before this LSN, and none after it; None: the
-    snapshot is not complete. `timeline`: of the server that has sent them. `changed_lsn`: the
-    topics hold no change of a transaction that ends after this LSN. None in either: not known.
+    `lsn`, or `binlog` of a MariaDB: the topics hold all transactions committed before this place,
+    and none after it; both None: the snapshot is not complete. `timeline`: of the server that has
+    sent them. `changed_lsn`: the topics hold no change of a transaction that ends after this LSN.
+    None in either: not known.
     """
 
     run: str  # the run that has written this position
@@ -47,11 +66,17 @@ class Position:
     timeline: int | None = None
     changed_lsn: int | None = None
     counts: Counts | None = None
+    binlog: BinlogPosition | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the snapshot is complete."""
+        return self.lsn is not None or self.binlog is not None
 
     def encode(self) -> str:
         fields: dict[str, Any] = {
             "format": _FORMAT,
-            "phase": _SNAPSHOT if self.lsn is None else _STREAM,
+            "phase": _STREAM if self.is_complete else _SNAPSHOT,
             "lsn": None if self.lsn is None else lsn_text(self.lsn),
             "run": self.run,
         }
@@ -61,6 +86,8 @@ class Position:
             fields["changed_lsn"] = lsn_text(self.changed_lsn)
         if self.counts is not None:
             fields["counts"] = self.counts._asdict()
+        if self.binlog is not None:
+            fields["binlog"] = asdict(self.binlog)
         return json.dumps(fields)
 
 
@@ -115,18 +142,24 @@ def decode_position(value: bytes) -> Position:
     """
     found = _parsed(value)
     try:
-        is_stream = found["phase"] == _STREAM
+        is_stream, is_binlog = found["phase"] == _STREAM, "binlog" in found
         timeline, changed = found.get("timeline"), found.get("changed_lsn")
         counts = found.get("counts")
         return Position(
             str(found["run"]),
-            parse_lsn(found["lsn"]) if is_stream else None,
+            parse_lsn(found["lsn"]) if is_stream and not is_binlog else None,
             None if timeline is None else int(timeline),
             None if changed is None else parse_lsn(changed),
             None if counts is None else Counts(**counts),
+            _binlog(found["binlog"]) if is_binlog else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CaptureError(f"no position of a capture: {value[:200]!r}: {error!r}") from None
+
+
+def _binlog(found: Any) -> BinlogPosition:
+    lists = {name: tuple(found.get(name, ())) for name in ("prepared", "created")}
+    return BinlogPosition(**{**found, **lists})
 
 
 def decode_definition(value: bytes) -> Definition:
@@ -146,6 +179,8 @@ def decode_definition(value: bytes) -> Definition:
                 tuple(each["key"]),
                 tuple(each["key_kinds"]),
                 bool(each.get("is_read", True)),
+                each.get("topic_id"),
+                None if each.get("leaves") is None else tuple(map(int, each["leaves"])),
             )
             for each in found["tables"]
         ]

@@ -133,6 +133,11 @@ def reread(client: Client, name: str, tables: Sequence[str]) -> list[str]:
     """
 
     def unread(definition: Definition) -> Definition:
+        if definition.system_id.startswith("mariadb:"):
+            raise CaptureRefused(
+                f"capture {name} is of a MariaDB, which reads its tables again after `drumlin "
+                "capture remove` and a new start"
+            )
         chosen = [each for each in definition.tables if checks.matches(each.full_name, tables)]
         if not chosen:
             there = ", ".join(each.full_name for each in definition.tables)
@@ -176,7 +181,7 @@ def _commit_changed(
     try:
         position = outputs.read_position(client, names)
         definition = outputs.read_definition(client, names)
-        if position is None or definition is None or position.lsn is None:
+        if position is None or definition is None or not position.is_complete:
             raise CaptureRefused(f"the first snapshot of capture {names.name} is not complete")
         definition = change(definition)
         output.commit(position, definition)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.capture.changes import RowsNeeded
-from drumlin.capture.database.connections import DatabaseChanged, DatabaseLost
+from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.running import metrics
 from drumlin.capture.running.following import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
-from drumlin.capture.running.session import Session
 from drumlin.client.errors import (
     AuthenticationFailed,
     BrokerUnreachable,
@@ -40,7 +39,19 @@ _UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut, Registr
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
 
-def run(options: CaptureOptions, client: Client) -> None:
+class Session(Protocol):
+    """The capture of one database, over any number of connections."""
+
+    has_connected: bool
+    commits: int
+
+    def __init__(
+        self, options: CaptureOptions, client: Client, run: str, progress: Progress
+    ) -> None: ...
+    def go(self) -> None: ...
+
+
+def run(options: CaptureOptions, client: Client, kind: type[Session]) -> None:
     """Run a capture until `should_stop` returns True.
 
     Raises:
@@ -49,11 +60,10 @@ def run(options: CaptureOptions, client: Client) -> None:
     """
     progress = Progress(time.time_ns() // 1_000_000)
     with metrics.served(options.metrics_listener, options.name, progress):
-        _run(options, client, progress)
+        _run(options, kind(options, client, uuid.uuid4().hex, progress), progress)
 
 
-def _run(options: CaptureOptions, client: Client, progress: Progress) -> None:
-    session = Session(options, client, uuid.uuid4().hex, progress)
+def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
     failures = commits = 0
     while not options.should_stop():
         try:

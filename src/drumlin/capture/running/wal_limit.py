@@ -12,8 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, connections
-from drumlin.capture.database.connections import DatabaseLost
-from drumlin.capture.errors import CaptureRefused
+from drumlin.capture.errors import CaptureRefused, DatabaseLost
 from drumlin.capture.log.names import Names
 from drumlin.capture.running.options import CaptureOptions, OnMaxWal
 

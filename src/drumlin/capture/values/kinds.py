@@ -31,6 +31,7 @@ class Sort(StrEnum):
     INTERVAL = "interval"  # P1Y2M3DT4H5M6.7S
     JSON = "json"  # the document
     BITS = "bits"  # 101
+    MONEY = "money"  # -$1,234.50
     UUID = "uuid"  # 03b9d8e4-1cd2-d1ca-1edd-47e16a1aa07f
     ENUM = "enum"  # one of `symbols`
     ARRAY = "array"  # {1,NULL,"a,b"}, with the text of `element`

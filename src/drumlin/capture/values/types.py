@@ -45,6 +45,7 @@ _SORTS: Final[dict[int, Sort]] = {
     26: Sort.UINT32,
     114: Sort.JSON,
     700: Sort.FLOAT32,
+    790: Sort.MONEY,
     701: Sort.FLOAT64,
     1082: Sort.DATE,
     1083: Sort.TIME,

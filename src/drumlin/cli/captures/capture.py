@@ -1,4 +1,4 @@
-"""`drumlin capture`: the changes of a PostgreSQL database, in a topic for each table.
+"""`drumlin capture`: the changes of a PostgreSQL or a MariaDB, in a topic for each table.
 
 A password on the command line is refused, as every user of the machine could read it.
 """
@@ -17,7 +17,7 @@ import click
 
 from drumlin.capture import DEFAULT_NAME, EVERY_TABLE
 from drumlin.capture.changes import OnTruncate
-from drumlin.capture.running.forms import Format
+from drumlin.capture.forms.choice import Format
 from drumlin.capture.running.options import OnMaxWal
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.terminal import output
@@ -42,7 +42,8 @@ Url = Annotated[
         "--url",
         envvar=_URL_VARIABLE,
         metavar="postgresql://USER@HOST/DATABASE",
-        help="The database; a password is in PGPASSFILE or PGPASSWORD, or in the variable's URL.",
+        help="The database, or mariadb://USER@HOST/DATABASE; a password is in PGPASSFILE, "
+        "PGPASSWORD or MYSQL_PWD, or in the variable's URL.",
     ),
 ]
 Name = Annotated[
@@ -55,6 +56,19 @@ Tables = Annotated[
         "--tables",
         metavar="PATTERN",
         help="Tables as schema.table, with * and ?. Repeatable; default: all.",
+    ),
+]
+
+Partitions = Annotated[
+    int, Option("--partitions", "-p", min=-1, help="Of new topics; -1: the broker's default.")
+]
+HeartbeatMs = Annotated[
+    int,
+    Option(
+        "--heartbeat-ms",
+        min=1,
+        metavar="MS",
+        help="How often the position is written while no captured table changes.",
     ),
 ]
 
@@ -72,21 +86,11 @@ def postgres(
     prefix: Annotated[
         str, Option("--prefix", metavar="TEXT", help="Topics are PREFIX.SCHEMA.TABLE.")
     ] = "",
-    partitions: Annotated[
-        int, Option("--partitions", "-p", min=-1, help="Of new topics; -1: the broker's default.")
-    ] = -1,
+    partitions: Partitions = -1,
     on_truncate: Annotated[
         OnTruncate, Option("--on-truncate", help="What to do when a table is truncated.")
     ] = OnTruncate.STOP,
-    heartbeat_ms: Annotated[
-        int,
-        Option(
-            "--heartbeat-ms",
-            min=1,
-            metavar="MS",
-            help="How often the position is written while no captured table changes.",
-        ),
-    ] = 10_000,
+    heartbeat_ms: HeartbeatMs = 10_000,
     max_wal_bytes: Annotated[
         int | None,
         Option(
@@ -117,6 +121,9 @@ def postgres(
             help="Whether a tombstone follows Debezium's envelope of a delete.",
         ),
     ] = True,
+    headers: Annotated[
+        bool, Option("--headers", help="Tell LSN, transaction and operation in headers.")
+    ] = False,
     failover: Annotated[
         bool,
         Option(
@@ -165,6 +172,7 @@ def postgres(
             format=format_.value,
             registry=_registry_in(registry_config),
             tombstones=tombstones,
+            headers=headers,
             failover=failover,
             metrics_listener=metrics_listener,
             stop=_stop_by_signal(),
@@ -173,7 +181,69 @@ def postgres(
         )
 
 
-@app.add(epilog=examples("drumlin capture status --url postgresql://app@db.example/shop"))
+@app.add(
+    epilog=examples(
+        "drumlin capture mariadb --url mariadb://app@db.example/shop --prefix shop",
+        "drumlin capture mariadb --url mariadb://app@db.example --tables 'shop.*' --setup",
+    )
+)
+def mariadb(
+    url: Url,
+    name: Name = DEFAULT_NAME,
+    tables: Annotated[
+        list[str] | None,
+        Option(
+            "--tables",
+            metavar="PATTERN",
+            help="Tables as database.table, with * and ?. Repeatable; default: all.",
+        ),
+    ] = None,
+    prefix: Annotated[
+        str, Option("--prefix", metavar="TEXT", help="Topics are PREFIX.DATABASE.TABLE.")
+    ] = "",
+    partitions: Partitions = -1,
+    on_truncate: Annotated[
+        OnTruncate, Option("--on-truncate", help="What to do when a table is truncated or dropped.")
+    ] = OnTruncate.STOP,
+    heartbeat_ms: HeartbeatMs = 10_000,
+    setup: Annotated[bool, Option("--setup", help="Check the database, and end.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Capture a MariaDB: its tables first, then every change in its binlog, until Ctrl-C.
+
+    Started again, it continues where it stopped: nothing is written twice, nothing is left out.
+    """
+    from drumlin import capture
+
+    _check_no_password(url)
+    patterns = tables or EVERY_TABLE
+    with _told():
+        if setup:
+            for each in capture.setup(url, name=name, tables=patterns):
+                print(each)
+            return
+        capture.mariadb(
+            url,
+            bootstrap,
+            name=name,
+            tables=patterns,
+            prefix=prefix,
+            partitions=partitions,
+            on_truncate=on_truncate.value,
+            heartbeat_ms=heartbeat_ms,
+            stop=_stop_by_signal(),
+            tell=lambda sentence: output.note(f"drumlin capture: {sentence}"),
+            security=_security_of(command_config),
+        )
+
+
+@app.add(
+    epilog=examples(
+        "drumlin capture status --url postgresql://app@db.example/shop",
+        "drumlin capture status --url mariadb://app@db.example",
+    )
+)
 def status(
     url: Url,
     name: Name = DEFAULT_NAME,
@@ -187,12 +257,15 @@ def status(
     _check_no_password(url)
     with _told():
         found = capture.status(url, bootstrap, name=name, security=_security_of(command_config))
-    columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
-    columns += ["lag_s", "lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost", "is_failover"]
-    columns += ["records", "transactions", "restarts", "reading"]
     row = found._asdict()
-    if not as_json:
-        row["reading"] = ", ".join(found.reading)
+    if isinstance(found, capture.MariadbStatus):
+        columns = ["name", "phase", "gtids", "server_gtids", "lag_transactions"]
+    else:
+        columns = ["name", "phase", "is_running", "lsn", "confirmed_lsn", "server_lsn"]
+        columns += ["lag_s", "lag_bytes", "kept_bytes", "missing_bytes", "is_slot_lost"]
+        columns += ["is_failover", "records", "transactions", "restarts", "reading"]
+        if not as_json:
+            row["reading"] = ", ".join(found.reading)
     output.show_rows([row], columns, as_json=as_json)
 
 
@@ -266,13 +339,15 @@ def remove(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop the slot and the publication, and forget the position; the tables' topics stay."""
+    """Forget the position, and drop slot and publication; the tables' topics stay."""
     from drumlin import capture
 
     _check_no_password(url)
     confirm(f"Remove capture {name}? What changes from now on is not captured.", yes)
     with _told():
         done = capture.remove(url, bootstrap, name=name, security=_security_of(command_config))
+    if not done:
+        output.note(f"drumlin capture: there is nothing of a capture {name} to remove")
     output.show_changes([{"removed": each} for each in done], done, as_json)
 
 
@@ -308,13 +383,14 @@ def _check_no_password(url: str) -> None:
     if has_password or "password=" in url:
         raise click.BadParameter(
             "--url with a password shows it to everybody on this machine: have it in PGPASSFILE, "
-            f"in PGPASSWORD, or give the URL as {_URL_VARIABLE}"
+            f"in PGPASSWORD or MYSQL_PWD, or give the URL as {_URL_VARIABLE}"
         )
 
 
 @contextmanager
 def _told() -> Iterator[None]:
     """Report a capture's errors to the user in one line."""
+    from drumlin.capture.binlog.connections import NO_PYMYSQL
     from drumlin.capture.database.connections import NO_PSYCOPG
     from drumlin.capture.errors import CaptureError
 
@@ -323,9 +399,10 @@ def _told() -> Iterator[None]:
     except CaptureError as error:
         raise output.Failure(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name == "psycopg":
-            raise output.Failure(NO_PSYCOPG) from None
-        raise
+        missing = {"psycopg": NO_PSYCOPG, "pymysql": NO_PYMYSQL}.get(error.name or "")
+        if missing is None:
+            raise
+        raise output.Failure(missing) from None
 
 
 def _stop_by_signal() -> threading.Event:

@@ -21,6 +21,7 @@ from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.names import is_pattern
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.client.needs_arrow import PACKAGES
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -39,6 +40,8 @@ EXAMPLES: Final = examples(
     "drumlin materialize 'shop.*' --to 'sqlite:///shop.db?table=of_{topic}' --group shop",
     "drumlin materialize users --to sqlite:///users.db --group users-db --status",
     "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
+    "drumlin materialize users --to opensearch+https://app@search.example:9200 -g users-search",
+    "drumlin materialize users --to parquet:///lake --group users-lake",
 )
 
 
@@ -53,8 +56,9 @@ def materialize(
             "--to",
             metavar="URL",
             help="The store: sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE"
-            "[?table=NAME] or redis://HOST:PORT/NUMBER[?prefix=TEXT]; {topic} in NAME or TEXT "
-            "is the topic's name.",
+            "[?table=NAME], redis://HOST:PORT/NUMBER[?prefix=TEXT], "
+            "opensearch+https://USER@HOST:PORT[?index=NAME] or parquet:///FOLDER[?table=NAME]; "
+            "{topic} in NAME or TEXT is the topic's name.",
         ),
     ],
     group: Annotated[
@@ -155,6 +159,8 @@ def _told() -> Iterator[None]:
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     except ModuleNotFoundError as error:
+        if error.name in PACKAGES:
+            raise  # what helps is told where all commands end
         raise output.Failure(str(error)) from error
 
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from drumlin.wire.schema.encoder import put_compact_string
+from drumlin.wire.schema.encoder import put_cut_compact_string
 from drumlin.wire.uvarint import put_uvarint, uvarint
 
 #: The number of the field is 0 in Produce responses, 1 in Fetch responses.
@@ -50,8 +50,8 @@ def endpoints_tag(endpoints: Iterable[NodeEndpoint]) -> bytes:
     put_uvarint(body, len(known) + 1)
     for each in known:
         body += _INT32.pack(each.node_id)
-        put_compact_string(body, each.host)
+        put_cut_compact_string(body, each.host)
         body += _INT32.pack(each.port)
-        put_compact_string(body, each.rack)
+        put_cut_compact_string(body, each.rack)
         body += b"\0"
     return bytes((1, _ENDPOINTS_TAG)) + uvarint(len(body)) + bytes(body)

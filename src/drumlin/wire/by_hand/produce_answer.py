@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag, leader_tag
 from drumlin.wire.by_hand.produce_request import FLEXIBLE_FROM, TOPIC_IDS_FROM, TopicProduce
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.schema.encoder import put_compact_string, put_string
+from drumlin.wire.schema.encoder import put_cut_compact_string, put_cut_string
 from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
@@ -117,7 +117,7 @@ def _put_refused(body: bytearray, version: int, index: int, refused: Refused) ->
     if version < _RECORD_ERRORS_FROM:
         return
     flexible = version >= FLEXIBLE_FROM
-    put_text = put_compact_string if flexible else put_string
+    put_text = put_cut_compact_string if flexible else put_cut_string
     _put_count(body, len(refused.record_errors), flexible)
     for batch_index, message in refused.record_errors:
         body += _INT32.pack(batch_index)

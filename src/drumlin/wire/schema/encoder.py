@@ -18,7 +18,7 @@ from typing import Any, Final
 from drumlin.wire.schema.declaration import Field, fields_of
 from drumlin.wire.schema.parts import EncodedItems, Parts
 from drumlin.wire.schema.source import Source
-from drumlin.wire.schema.types import STRING_BYTES_MAX, Array, Fixed, Sized, Struct, Type
+from drumlin.wire.schema.types import STRING_BYTES_MAX, Array, Fixed, Sized, Struct, Type, beginning
 from drumlin.wire.uvarint import put_uvarint
 
 #: Appends a value to some parts.
@@ -28,26 +28,32 @@ Encode = Callable[[Any, Parts], None]
 _STRUCTS_AT_ONCE: Final = 64
 #: Arrays of fewer numbers have a format of their own, which includes the length.
 _FEW: Final = 16
-_compiled: dict[tuple[type[Any], int, bool], Encode] = {}
+#: A string of so many characters fits into the most bytes, whatever they are.
+_SURELY_FITS: Final = STRING_BYTES_MAX // 4
+_compiled: dict[tuple[type[Any], int, bool, bool], Encode] = {}
 
 
 class StringTooLong(ValueError):
     """A string of more bytes than the protocol allows."""
 
 
-def encoder(cls: Any, version: int, *, flexible: bool) -> Encode:
-    """The function that appends an instance of the class to some parts."""
-    key = cls, version, flexible
+def encoder(cls: Any, version: int, *, flexible: bool, cuts: bool = False) -> Encode:
+    """The function that appends an instance of the class to some parts.
+
+    `cuts`: whether a string of too many bytes is cut, as in responses: an operator's configuration
+    may have any size. Else it raises `StringTooLong`.
+    """
+    key = cls, version, flexible, cuts
     encode = _compiled.get(key)
     if encode is None:
-        encode = _compiled[key] = _Compiler(cls, version, flexible).compile()
+        encode = _compiled[key] = _Compiler(*key).compile()
     return encode
 
 
-def encode(value: Any, version: int, *, flexible: bool) -> bytes:
+def encode(value: Any, version: int, *, flexible: bool, cuts: bool = False) -> bytes:
     """The bytes of a value without records."""
     parts = Parts()
-    encoder(type(value), version, flexible=flexible)(value, parts)
+    encoder(type(value), version, flexible=flexible, cuts=cuts)(value, parts)
     return parts.joined()
 
 
@@ -57,8 +63,8 @@ class _Compiler:
     In the source `o` is the message, `out` the parts and `b` their buffer.
     """
 
-    def __init__(self, cls: Any, version: int, flexible: bool) -> None:
-        self._cls, self._version, self._flexible = cls, version, flexible
+    def __init__(self, cls: Any, version: int, flexible: bool, cuts: bool) -> None:
+        self._cls, self._version, self._flexible, self._cuts = cls, version, flexible, cuts
         self._source = Source()
         self._run: list[tuple[str, str]] = []  # code, expression of fields not yet written
 
@@ -123,13 +129,13 @@ class _Compiler:
 
     def _sized(self, type_: Sized, value: str) -> str:
         if type_.name == "string":
-            put = put_compact_string if self._flexible else put_string
+            put = _PUT_STRING[self._flexible, self._cuts]
             return f"{self._source.name('string', put)}(b, {value})"
         put_bytes = _put_compact_bytes if self._flexible else _put_bytes
         return f"{self._source.name('bytes', put_bytes)}(out, {value})"
 
     def _struct(self, type_: Struct, value: str) -> str:
-        encode = encoder(type_.of, self._version, flexible=self._flexible)
+        encode = encoder(type_.of, self._version, flexible=self._flexible, cuts=self._cuts)
         return f"{self._source.name('encode', encode)}({value}, out)"
 
     def _array(self, type_: Array, value: str, *, is_nullable: bool) -> None:
@@ -207,7 +213,7 @@ class _Compiler:
 
     def _tag_encoder(self, field: Field) -> Callable[[Any, bytearray], None]:
         """A function that appends a value, preceded by its size."""
-        part = _Compiler(self._cls, self._version, self._flexible)
+        part = _Compiler(self._cls, self._version, self._flexible, self._cuts)
         part._source.line("b = out.buffer")
         if field.is_nullable_struct:
             # KIP-893: in a tagged field, an unsigned varint says whether the struct is there.
@@ -298,6 +304,29 @@ def put_compact_string_bytes(buffer: bytearray, encoded: bytes) -> None:
         raise StringTooLong(f"a string of {len(encoded)} bytes; {STRING_BYTES_MAX} fit")
     put_uvarint(buffer, len(encoded) + 1)
     buffer += encoded
+
+
+def put_cut_string(buffer: bytearray, value: str | None) -> None:
+    """Like `put_string`, but only the beginning of a value that is too long."""
+    if value is not None and len(value) > _SURELY_FITS:
+        value = beginning(value, STRING_BYTES_MAX)
+    put_string(buffer, value)
+
+
+def put_cut_compact_string(buffer: bytearray, value: str | None) -> None:
+    """Like `put_compact_string`, but only the beginning of a value that is too long."""
+    if value is not None and len(value) > _SURELY_FITS:
+        value = beginning(value, STRING_BYTES_MAX)
+    put_compact_string(buffer, value)
+
+
+#: By whether the message is flexible, and whether its strings are cut.
+_PUT_STRING: Final = {
+    (False, False): put_string,
+    (True, False): put_compact_string,
+    (False, True): put_cut_string,
+    (True, True): put_cut_compact_string,
+}
 
 
 def _put_bytes(out: Parts, value: Any) -> None:

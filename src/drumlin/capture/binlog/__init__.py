@@ -1,0 +1,1 @@
+"""MariaDB's captures: a consistent snapshot, then the binlog. Of PostgreSQL it knows nothing."""

@@ -1,0 +1,116 @@
+"""Reads tables as of one place in the binlog: with every change before it, and none after it.
+
+MariaDB tells for a transaction's snapshot its place in the binlog. So nothing is locked but the
+tables' definitions, and no right is needed but that to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.capture.binlog import catalog
+from drumlin.capture.binlog.catalog import FoundTable
+from drumlin.capture.binlog.connections import failure_of, loaded, quoted, rows
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.column_types import selected
+from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.errors import DatabaseChanged, DatabaseLost
+
+if TYPE_CHECKING:
+    import pymysql
+
+_LOOK_ROWS: Final = 1000
+
+
+def begin(connection: pymysql.Connection[Any]) -> str:
+    """Begin a transaction that reads as of now; returns its place, as GTIDs.
+
+    Raises:
+        DatabaseLost, DatabaseRefused: the server cannot tell the place.
+    """
+    rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    place = {
+        name.decode().lower(): value
+        for name, value in rows(connection, "SHOW STATUS LIKE 'binlog\\_snapshot\\_%%'")
+    }
+    file, position = place["binlog_snapshot_file"], int(place["binlog_snapshot_position"])
+    ((gtids,),) = rows(connection, "SELECT BINLOG_GTID_POS(%s, %s)", (file.decode(), position))
+    if gtids is None:
+        raise DatabaseLost("the binlog of the snapshot was removed before its place was known")
+    if rows(connection, "XA RECOVER"):
+        raise DatabaseChanged(
+            "XA transactions are prepared, whose rows would be missing (XA RECOVER shows them): "
+            "XA COMMIT or XA ROLLBACK them first"
+        )
+    return str(gtids.decode())
+
+
+def take_over(
+    connection: pymysql.Connection[Any], tables: Sequence[FoundTable]
+) -> list[FoundTable]:
+    """Keep the tables from being altered until the transaction ends; returns them as they are.
+
+    Raises:
+        DatabaseLost: a table was altered since the snapshot, or is gone.
+    """
+    for each in tables:
+        # A table that was altered since then is refused, when its first row is looked for.
+        rows(connection, f"SELECT 1 FROM {_name(each)} LIMIT 1")  # noqa: S608
+    found = catalog.described(connection, tables)
+    before = {each.full_name: each for each in tables}
+    if len(found) != len(tables) or any(before[each.full_name] != each for each in found):
+        raise DatabaseChanged("tables were altered while the snapshot began")
+    return found
+
+
+def read_table(
+    connection: pymysql.Connection[Any],
+    table: FoundTable,
+    charsets: Charsets,
+    should_stop: Callable[[], bool],
+) -> Iterator[list[str | None]]:
+    """The rows of a table, in the order of its columns.
+
+    Raises:
+        DatabaseLost, DatabaseRefused: the table cannot be read.
+        Stopped: the capture was asked to stop. The connection is closed.
+    """
+    columns = [selected(each.type, charsets) for each in table.columns]
+    shown = ", ".join(
+        one.expression.format(quoted(each.name))
+        for each, one in zip(table.columns, columns, strict=True)
+    )
+    shows = [each.show for each in columns]
+    statement = f"SELECT {shown} FROM {_name(table)}"  # noqa: S608
+    for count, row in enumerate(_streamed(connection, statement)):
+        if count % _LOOK_ROWS == 0 and should_stop():
+            raise Stopped
+        yield [
+            None if value is None else show(value)
+            for show, value in zip(shows, row)  # noqa: B905  as many as were selected
+        ]
+
+
+def _streamed(connection: pymysql.Connection[Any], statement: str) -> Iterator[Sequence[Any]]:
+    """The rows of a statement one by one: they are not held in memory."""
+    from pymysql.cursors import SSCursor
+
+    cursor = SSCursor(connection)
+    is_complete = False
+    try:
+        cursor.execute(statement)
+        while (found := cursor.fetchone()) is not None:
+            yield found
+        is_complete = True
+        cursor.close()
+    except loaded().Error as error:
+        raise failure_of(error) from None
+    finally:
+        if not is_complete:
+            # Else the driver would read all the rows that are left.
+            connection._force_close()
+
+
+def _name(table: FoundTable) -> str:
+    return f"{quoted(table.schema)}.{quoted(table.name)}"

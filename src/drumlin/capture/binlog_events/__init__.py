@@ -1,0 +1,1 @@
+"""MariaDB's binlog as bytes: events, rows, the values in them, and positions. Pure."""

@@ -1,0 +1,1 @@
+"""Topics as documents of an OpenSearch."""

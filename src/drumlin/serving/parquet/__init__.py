@@ -1,0 +1,1 @@
+"""Topics as folders of Parquet files."""

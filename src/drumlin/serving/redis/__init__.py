@@ -1,0 +1,1 @@
+"""Topics as keys of a Redis."""

@@ -1,0 +1,1 @@
+"""Who owns a partition and who has a replica of it. Must never affect what is committed."""
