@@ -162,7 +162,7 @@ def _plan(query: Any) -> Plan | None:
     None if Spark does not report it, as for a function that no query has called: then only the rows
     show whether a batch is the one that was decided under its number.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
 
     if query is None:
         return None
