@@ -36,7 +36,7 @@ def load(captured: Captured, seed: int) -> Iterator[None]:
                         while not stop.is_set():
                             transact(connection, source)
                             stop.wait(0.002)
-                except psycopg.OperationalError:
+                except (psycopg.OperationalError, psycopg.Rollback):  # the latter met the former
                     stop.wait(0.05)  # it is being restarted
         except BaseException as error:
             failures.append(error)
