@@ -80,7 +80,7 @@ def test_it_has_the_last_value_of_every_key(client: Client, topic: str, tmp_path
     assert kept(folder) == expected
     assert not list((folder / "_aside").iterdir())
     with pytest.raises(drumlin.TargetRefused, match=f"by group '{topic}', not"):
-        drumlin.materialize(client, topic, to, group="other")
+        drumlin.materialize(client, topic, to, group="other", until_end=True)
     with pytest.raises(drumlin.TargetRefused, match="has 3 buckets, not 16"):
         drumlin.materialize(client, topic, to.partition("?")[0], group=topic)
 

@@ -130,11 +130,15 @@ class Materializing:
         self._is_until_end = until_end
         self._poll_ms = _POLL_UNTIL_END_MS if until_end else _POLL_MS
         self._on_progress, self._stop = on_progress, stop
+        has_joined = False
         with self._consumer:
             while not stop.is_set():
+                # What is assigned by now is claimed in this step: a store that is kept otherwise
+                # is refused, even if it is at the end.
+                has_joined = has_joined or self._consumer.has_assignment
                 self._step()
                 self._tell()
-                if ends is not None and not self._to_load and self._has(ends):
+                if ends is not None and has_joined and not self._to_load and self._has(ends):
                     break
             self._flush(self._owned, now=True)
             return self._progress()  # before the partitions are given up
