@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.table import following
+from rig.brokers.drumlin_server import running_server
 from rig.waiting import wait_until
 
 
@@ -269,6 +273,93 @@ def test_a_client_that_is_closed(address: str, topic: str) -> None:
     with pytest.raises(drumlin.ClientError, match="closed"):
         len(table)
     table.close()
+
+
+@pytest.mark.parametrize("beyond", [1 << 30, 1])
+def test_it_is_given_up_while_it_loads(
+    client: Client, topic: str, beyond: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops with the batch that is read, and leaves no thread, file or error behind."""
+    for each in range(3):
+        client.append(rows(**{f"k{each}": "1"}), topic, partition=lambda data, _, to=each: [to])
+    loads, may_go_on = threading.Event(), threading.Event()
+    batches: list[int] = []
+    bound = following.Following._bound_memory
+
+    def hold(self: following.Following) -> None:
+        bound(self)
+        batches.append(len(self._working))
+        loads.set()
+        may_go_on.wait(60)
+
+    monkeypatch.setattr(following.Following, "_bound_memory", hold)
+    threads = threading.active_count()
+    future = client.table_async(topic, memory_bytes=beyond, folder=str(tmp_path))
+    assert loads.wait(60)
+    assert bool(list(tmp_path.iterdir())) == (beyond == 1)
+    assert future.cancel()
+    may_go_on.set()
+    wait_until(lambda: threading.active_count() == threads, "the thread to end")
+    assert batches == [1]
+    assert not list(tmp_path.iterdir())
+    with client.table(topic) as table:  # the client is as it was
+        assert len(table) == 3
+
+
+def test_it_is_given_up_in_an_asyncio_program(client: Client, topic: str) -> None:
+    client.append(rows(a="1"), topic)
+
+    async def program() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.wrap_future(client.table_async(topic))
+
+    threads = threading.active_count()
+    asyncio.run(program())
+    wait_until(lambda: threading.active_count() <= threads, "the thread to end")
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_client_is_closed_while_its_broker_is_silent(tmp_path: Path, is_loaded: bool) -> None:
+    """Nobody waits for a broker that may never answer."""
+    with running_server(tmp_path, {}) as server:
+        client = drumlin.connect(server.address, request_timeout_ms=1_000_000)
+        client.create_topic("silent", 1)
+        if is_loaded:
+            table = client.table("silent")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            future = client.table_async("silent")
+            with pytest.raises(TimeoutError):
+                future.result(0.3)
+            client.close()  # within the time-out of this test
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        with pytest.raises(drumlin.ClientError, match="closed"):
+            future.result(10)
+        if is_loaded:
+            with pytest.raises(drumlin.ClientError, match="closed"):
+                table["a"]
+
+
+def test_a_file_is_deleted_though_an_error_is_kept(
+    client: Client, topic: str, tmp_path: Path
+) -> None:
+    """Its traceback refers to the rows, and so would keep their file."""
+    client.append(rows(a="1"), topic)
+
+    def fail(change: drumlin.Change) -> None:
+        raise ValueError(f"no {change.key}")
+
+    table = client.table(topic, on_change=fail, memory_bytes=1, folder=str(tmp_path))
+    reading = iter(table)
+    client.append(rows(b="2"), topic)
+    wait_until(lambda: table._following.error is not None, "the callback to fail")
+    with pytest.raises(drumlin.FollowingEnded):
+        table.refresh(20_000)
+    wait_until(lambda: not list(tmp_path.iterdir()), "the file to be gone")
+    with pytest.raises(drumlin.ClientError):
+        list(reading)
 
 
 def test_arguments(client: Client, topic: str) -> None:

@@ -173,8 +173,8 @@ def mariadb(
     Args:
         url: the server, "mariadb://user@host/database"; without a database, tables of all of them
             may be captured. A password may be in MYSQL_PWD.
-        tables: patterns of `database.table`, with `*` and `?`. Those that match when the capture
-            begins for the first time are captured.
+        tables: patterns of `database.table`, with `*` and `?`. Matching tables that are created
+            later are captured from their creation on, if they can be.
         prefix: the first part of the topics' names: `prefix.database.table`.
         on_truncate: what to do when a table is truncated or dropped: "stop" with an error, "ignore"
             it and keep the rows, or write "tombstones" for all of them.

@@ -30,6 +30,8 @@ class LoopThread:
         self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._is_stopping = False
+        #: What each thread waits for in `run`.
+        self._awaited: dict[int, Future[Any]] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -57,6 +59,8 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and wait for its result; an interrupt cancels it."""
         future = self.submit(coroutine, waits=True)
+        caller = threading.get_ident()
+        self._awaited[caller] = future
         try:
             return future.result()
         except CancelledError:
@@ -64,6 +68,14 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            del self._awaited[caller]
+
+    def interrupt(self, caller: threading.Thread) -> None:
+        """Cancel what another thread waits for in `run`, if anything: it gets `ClosedMeanwhile`."""
+        awaited = self._awaited.get(caller.ident or 0)
+        if awaited is not None:
+            awaited.cancel()
 
     def submit(self, coroutine: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
         """Run a coroutine in the loop, without waiting; with `waits`, the caller waits later."""

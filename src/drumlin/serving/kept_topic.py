@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from drumlin.client.admin.committed_offsets import NO_EPOCH
 from drumlin.client.arguments import Decode
 from drumlin.client.errors import translated
 from drumlin.client.table.loading import Loader
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
+
+#: Positions are asked for in pieces of at least so many, up to the first piece without any.
+_PARTITIONS_AT_A_TIME: Final = 16
 
 
 class KeptTopic:
@@ -58,7 +62,7 @@ class KeptTopic:
         configs = self._client.topic_configs(self.name)
         self.delete_retention_ms = int(configs["delete.retention.ms"].value or 0)
         with translated():
-            self.topic_id = self._loader.describe().topic_id
+            self.topic_id, self._partition_count = self._loader.describe()
 
     def ends(self) -> dict[int, int]:
         """The current end offsets of the partitions, for readers of committed records."""
@@ -81,6 +85,7 @@ class KeptTopic:
                 is read; an exception from it ends the load.
         """
         self.describe()
+        self._forget_former(owned.partition)
         since = Moment.now()
         replacement = self.target.replace(owned.partition, owned.term)
 
@@ -97,3 +102,22 @@ class KeptTopic:
         position = Position(self.topic_id, state.position, epoch, str(since))
         replacement.commit(position)
         owned.position = position
+
+    def _forget_former(self, but: int) -> None:
+        """Delete the rows that another topic of this name had in partitions other than `but`.
+
+        Their keys may be in different partitions of this topic, and partitions may be gone. What is
+        left is the state of this topic at its first offset.
+        """
+        begin, size = 0, max(self._partition_count, _PARTITIONS_AT_A_TIME)
+        while found := self.target.positions(range(begin, begin + size)):
+            for partition, position in found.items():
+                if partition != but and self._is_former(position):
+                    claim = self.target.claim(partition)
+                    if self._is_former(claim.position):
+                        replacement = self.target.replace(partition, claim.term)
+                        replacement.commit(Position(self.topic_id, 0, NO_EPOCH, ""))
+            begin += size
+
+    def _is_former(self, position: Position | None) -> bool:
+        return position is not None and position.topic_id != self.topic_id

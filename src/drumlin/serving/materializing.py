@@ -266,6 +266,7 @@ class Materializing:
         """Schedule another claim, after another process has claimed it; a rebalance cancels it."""
         self._consumer.pause([place])
         self._owned.pop(place, None)
+        self._to_load.discard(place)
         self._to_claim.add(place)
 
     def _load_later(self, place: TopicPartition) -> None:
@@ -331,7 +332,6 @@ class Materializing:
             owned.in_vain.check(error)
             time.sleep(PAUSE_S)  # the next step tries again
         except Fenced:
-            self._to_load.discard(place)
             self._claim_later(place)
 
     # -- topics and log ends ---------------------------------------------------------------

@@ -109,6 +109,10 @@ class Output:
         """The last committed definition, even if another process has written it."""
         return read_definition(self._client, self._names)
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """The ids of those topics that exist."""
+        return topic_ids(self._client, topics)
+
     def read_position(self) -> Position | None:
         """The last committed position, even if another process has written it."""
         return read_position(self._client, self._names)
@@ -219,6 +223,19 @@ def has_own_topic(client: Client, names: Names) -> bool:
     from drumlin import lowlevel
 
     return names.topic in lowlevel.look_up_topics(client, [names.topic]).found
+
+
+def topic_ids(client: Client, topics: Iterable[str]) -> dict[str, str | None]:
+    """The ids of those topics that exist; None: not known to the cluster, or not now."""
+    from drumlin import lowlevel
+    from drumlin.wire.error_codes import ErrorCode
+
+    found, refused = lowlevel.look_up_topics(client, sorted(set(topics)))
+    ids = {name: each.topic_id for name, each in found.items()}
+    unsure = [
+        name for name, code in refused.items() if code is not ErrorCode.unknown_topic_or_partition
+    ]
+    return ids | dict.fromkeys(unsure)
 
 
 def read_position(client: Client, names: Names) -> Position | None:

@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from drumlin.client.errors import EqualKeys
+from drumlin.client.errors import ClientError, EqualKeys
 from drumlin.client.table.rows import Row, Rows
 
 if TYPE_CHECKING:
@@ -40,13 +40,14 @@ class DiskRows:
         self._topic = topic
         self._lock = threading.Lock()
         made = tempfile.mkdtemp(prefix="drumlin-table-", dir=folder)
-        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         self._database = sqlite3.connect(
             Path(made) / "rows", check_same_thread=False, isolation_level=None
         )
         for each in _SETTINGS:
             self._database.execute(each)
         self._count = 0
+        self._is_closed = False
 
     @classmethod
     def of(cls, rows: Rows, topic: str, folder: str | None) -> DiskRows:
@@ -102,10 +103,18 @@ class DiskRows:
             return self._find(key)
 
     def _find(self, key: bytes) -> tuple[bytes, int] | None:
+        self._check_open()
         found: tuple[bytes, int] | None = self._database.execute(
             "SELECT value, part FROM row WHERE key = ?", (key,)
         ).fetchone()
         return found
+
+    def close(self) -> None:
+        """Delete the file, at once: an exception may refer to these rows for long."""
+        with self._lock:
+            self._is_closed = True
+            self._database.close()
+        self._remove()
 
     def __len__(self) -> int:
         return self._count
@@ -114,6 +123,7 @@ class DiskRows:
         after: bytes | int = -1  # SQLite sorts numbers before bytes
         while True:
             with self._lock:
+                self._check_open()
                 found = self._database.execute(
                     "SELECT key, value, part FROM row WHERE key > ? ORDER BY key LIMIT ?",
                     (after, _AT_A_TIME),
@@ -122,3 +132,7 @@ class DiskRows:
             if len(found) < _AT_A_TIME:
                 return
             after = found[-1][0]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientError(f"this table of topic {self._topic!r} is closed")

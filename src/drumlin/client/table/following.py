@@ -6,6 +6,7 @@ thread changes rows; other threads read the visible rows, and may ask this threa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from drumlin.background import shielded
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.decoder import decode
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 #: The interval of checks for a deleted or recreated topic, and the poll timeout.
 _LOOK_S: Final = 3.0
 _POLL_MS: Final = 500
+_INTERRUPT_S: Final = 0.05
 _BUFFER_BYTES: Final = 32 << 20
 _NO_OFFSET: Final = -1
 _COLUMNS: Final = ("key", "value", "offset")
@@ -84,6 +87,8 @@ class Following:
         self._looked_s = 0.0
         self._in_vain = LoadsInVain()
         self._ends = threading.Event()
+        #: Set when the thread only has to free what it has.
+        self._has_ended = threading.Event()
         self.waits = Waits()
         #: A future that is done when the table is visible, or has failed.
         self.loaded: Future[None] = Future()
@@ -93,15 +98,25 @@ class Following:
         self._own = threading.Thread(target=self._run, name=name, daemon=True)
         self._own.start()
 
-    def end(self) -> None:
-        """Stop the thread, and wait for its end, unless called in a callback."""
+    def ask_to_end(self) -> None:
+        """Stop the thread, without waiting for its end."""
         self._ends.set()
-        engine = self._engine
+        if not self._has_ended.is_set():
+            self._thread.interrupt(self._own)
+
+    def end(self) -> None:
+        """Stop the thread, and wait for its end, unless called in a callback of the table.
+
+        Raises:
+            ClientError: in a callback of the client, which would wait for itself.
+        """
+        self._ends.set()
         if self.is_own_thread:
             return
-        with contextlib.suppress(ClientError):
-            if engine is not None:
-                self._thread.run(engine.stop_polling())
+        self._thread.check_may_wait()
+        # It may begin a request just after it was interrupted.
+        while not self._has_ended.wait(_INTERRUPT_S):
+            self._thread.interrupt(self._own)
         self._own.join()
 
     @property
@@ -132,8 +147,12 @@ class Following:
         except BaseException as caught:  # noqa: BLE001 - raised by each of the user's calls
             if not self._ends.is_set():
                 error = caught
+        self._has_ended.set()
         self.error = error
         self._stop_engine()
+        for rows in (self.rows, self._working):
+            if rows is not None:
+                rows.close()
         self.rows, self._working = None, MemoryRows(self._topic)
         self.waits.fail(error)
         if not self.loaded.done():
@@ -286,7 +305,11 @@ class Following:
         options = self._options
         states = self._loader.load(options.partitions, options.memory_bytes, take, check_open)
         self._topic_now, self._looked_s, self._states = topic_now, time.monotonic(), states
-        self._engine = self._thread.run(_start(self._connections, states))
+
+        async def start() -> None:
+            self._engine = _started(self._connections, states)
+
+        self._thread.run(start())
 
     def _look_at_topic(self) -> bool:
         """Load again if the topic was recreated or has more partitions; returns whether it did.
@@ -323,14 +346,17 @@ class Following:
             await engine.stop_polling()
             await engine.shut_down(leaves=False, timeout_ms=0)
 
+        async def stopped() -> None:
+            await shielded(asyncio.ensure_future(stop()))  # even if this thread is interrupted
+
         with contextlib.suppress(ClientError):
-            self._thread.run(stop())
+            self._thread.run(stopped())
 
 
-async def _start(
+def _started(
     connections: BrokerConnections, states: Mapping[TopicPartition, Exactness]
 ) -> ConsumerEngine:
-    """Start the fetch engine, in the event loop: each partition continues at its position."""
+    """The fetch engine, created in the event loop: each partition continues at its position."""
     engine = ConsumerEngine(connections, None, None, states.keys(), _OPTIONS)
     for place, state in states.items():
         engine.seek(place, OffsetAndMetadata(state.position, "", state.claim.leader_epoch))

@@ -12,8 +12,9 @@ from drumlin.client.errors import EqualKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The memory overhead of a row's objects: key, value, and the value's tuple, without the data.
-_OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None))
+#: The memory overhead of a row's objects: key, value, and the value's tuple, without the data; with
+#: the tuple's header for the garbage collector, and sizes rounded up to multiples of 16.
+_OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None)) + 32
 
 
 class Row(NamedTuple):
@@ -46,6 +47,9 @@ class Rows(Protocol):
 
     def __iter__(self) -> Iterator[Row]:
         """All rows, in no particular order."""
+
+    def close(self) -> None:
+        """Free the rows. Other threads may still be reading them."""
 
 
 class MemoryRows:
@@ -97,6 +101,9 @@ class MemoryRows:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def close(self) -> None:
+        """Do nothing: the memory is freed when nobody reads the rows any more."""
 
     def __iter__(self) -> Iterator[Row]:
         for key, (value, partition) in list(self._rows.items()):

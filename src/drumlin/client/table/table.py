@@ -121,7 +121,12 @@ class Table(Mapping[Any, Any]):
             else:
                 future.set_result(self)
 
+        def given_up(done: Future[Table]) -> None:
+            if done.cancelled():
+                self._following.ask_to_end()
+
         self._following.loaded.add_done_callback(loaded)
+        future.add_done_callback(given_up)
         return future
 
     # -- progress --------------------------------------------------------------------------
