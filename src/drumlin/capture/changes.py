@@ -209,7 +209,7 @@ class Changes:
             (each.name, each.type_oid, each.modifier) for each in relation.columns
         )
         self._formats[relation.oid] = self._form.rows_of(
-            table.full_name, table.topic, columns, table.key
+            table.full_name, table.topic, columns, table.key, table.schema
         )
 
     def renew(self) -> None:

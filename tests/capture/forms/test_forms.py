@@ -165,6 +165,18 @@ def test_an_old_row_is_written_with_its_own_schema(registry: RegistryRig) -> Non
     assert fields == ["id", "text"] and told["payload"]["after"] == {"id": 1, "text": "x"}
 
 
+def test_a_schema_with_a_point_in_its_name() -> None:
+    form = DebeziumJson(_ORIGIN, False)
+    choices = (("My.Shop", ("My.Shop", "item")), ("", ("My", "Shop.item")))
+    for number, (schema, told) in enumerate(choices):
+        rows = form.rows_of("My.Shop.item", "My.Shop.item", _COLUMNS[:1], ["id"], schema)
+        key, value = rows.key(["1"]), rows.value(["1"])
+        assert key is not None
+        (made,) = form.written(Record("My.Shop.item", key, value, 5), {**_PLACE, "txId": number})
+        source = json.loads(str(made.value))["source"]
+        assert (source["schema"], source["table"]) == told
+
+
 def test_enums_that_have_got_a_symbol(registry: RegistryRig) -> None:
     columns = [Column("id", Kind(Sort.INT32)), Column("m", Kind(Sort.ENUM, symbols=("a", "b")))]
     for name in ("avro", "debezium-avro", "debezium"):

@@ -25,14 +25,19 @@ class AvroRows:
         self._schemas = schemas
 
     def rows_of(
-        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        table: str,
+        topic: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        schema: str = "",  # noqa: ARG002  as the protocol says
     ) -> RowFormat:
         of_key = [each for name in key for each in columns if each.name == name]
-        schema = record_of(topic, columns, is_key=False)
+        of_rows = record_of(topic, columns, is_key=False)
         key_schema = record_of(topic, of_key, is_key=True)
-        head = self._schemas.header(table, f"{topic}-value", schema)
+        head = self._schemas.header(table, f"{topic}-value", of_rows)
         key_head = self._schemas.key_header(table, f"{topic}-key", key_schema)
-        earlier = Earlier(self._schemas, schema["fields"], columns)
+        earlier = Earlier(self._schemas, of_rows["fields"], columns)
         return RowFormat(
             table,
             [avro_field(each.name, encoder(shape_of(each.kind))) for each in columns],

@@ -156,9 +156,9 @@ class Debezium:
             return made, Record(topic, key, None, time_ms)
         return (made,)
 
-    def _note_table(self, table: str, topic: str) -> None:
-        schema, _, name = table.partition(".")
-        self._tables[topic] = (schema, name)
+    def _note_table(self, schema: str, table: str, topic: str) -> None:
+        schema = schema or table.partition(".")[0]
+        self._tables[topic] = (schema, table[len(schema) + 1 :])
 
     def _source(self, values: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -181,9 +181,14 @@ class DebeziumJson(Debezium):
         self._latest: dict[str, str] = {}
 
     def rows_of(
-        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        table: str,
+        topic: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        schema: str = "",
     ) -> RowFormat:
-        self._note_table(table, topic)
+        self._note_table(schema, table, topic)
         of_key = [each for name in key for each in columns if each.name == name]
         shapes = {each.name: field_of(each.kind)[0] for each in columns}
         number, key_frame = "", OBJECT

@@ -30,14 +30,19 @@ class DebeziumAvro(Debezium):
         self._before: dict[bytes, Any] = {}
 
     def rows_of(
-        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        table: str,
+        topic: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        schema: str = "",
     ) -> RowFormat:
-        self._note_table(table, topic)
+        self._note_table(schema, table, topic)
         field_names(topic, columns)
         of_key = [each for name in key for each in columns if each.name == name]
-        schema = avro_of(envelope_schema(topic, columns, key, self._origin), set())
+        of_rows = avro_of(envelope_schema(topic, columns, key, self._origin), set())
         of_keys = avro_of(key_schema(topic, of_key), set())
-        head = self._latest[topic] = self._schemas.header(table, f"{topic}-value", schema)
+        head = self._latest[topic] = self._schemas.header(table, f"{topic}-value", of_rows)
         key_head = self._schemas.key_header(table, f"{topic}-key", of_keys)
         return RowFormat(
             table,
@@ -51,7 +56,7 @@ class DebeziumAvro(Debezium):
                 for each in of_key
             ],
             Frame(key_head, b"", b""),
-            Earlier(self._schemas, row_of(schema)["fields"], columns).columns,
+            Earlier(self._schemas, row_of(of_rows)["fields"], columns).columns,
             has_before=True,
         )
 

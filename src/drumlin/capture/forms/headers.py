@@ -28,9 +28,14 @@ class WithHeaders:
         self._headers: dict[Op, Headers] = {}
 
     def rows_of(
-        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        table: str,
+        topic: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        schema: str = "",
     ) -> RowFormat:
-        return self._form.rows_of(table, topic, columns, key)
+        return self._form.rows_of(table, topic, columns, key, schema)
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
         if place is not self._place:  # all changes of a transaction have one

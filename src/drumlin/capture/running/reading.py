@@ -198,7 +198,9 @@ class Reading:
             self._types.add(catalog.types(self._connection))
         self._found = found
         columns = self._types.columns(found.columns)
-        self._shape = self._form.rows_of(found.full_name, table.topic, columns, found.key)
+        self._shape = self._form.rows_of(
+            found.full_name, table.topic, columns, found.key, found.schema
+        )
         names = [name for name, *_ in found.columns]
         self._key_places = [names.index(name) for name in found.key]
         self._begin_again()

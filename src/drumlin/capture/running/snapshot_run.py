@@ -99,7 +99,7 @@ class SnapshotRun:
         self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
     ) -> int:
         columns = types.columns(table.columns)
-        shape = self._form.rows_of(table.full_name, topic, columns, table.key)
+        shape = self._form.rows_of(table.full_name, topic, columns, table.key, table.schema)
         count = 0
         with contextlib.closing(TopicRows(self._form)) as rows:
             if has_records(self._client, topic):

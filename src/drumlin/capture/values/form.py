@@ -25,9 +25,17 @@ class Form(Protocol):
     is_bare: bool
 
     def rows_of(
-        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+        self,
+        table: str,
+        topic: str,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        schema: str = "",
     ) -> RowFormat:
-        """The format of a table's rows, until it is altered."""
+        """The format of a table's rows, until it is altered.
+
+        `schema`: the first part of the table's name; by default that before the first point.
+        """
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
         """The records to be written for one whose value is a row."""
@@ -52,6 +60,7 @@ class PlainJson:
         topic: str,  # noqa: ARG002  as the protocol says
         columns: Sequence[Column],
         key: Sequence[str],
+        schema: str = "",  # noqa: ARG002
     ) -> RowFormat:
         fields = [json_field(each.name, json_converter(each.kind)) for each in columns]
         of_key = [each for name in key for each in fields if each.name == name]
