@@ -29,7 +29,7 @@ from bench.harness import Comparison, Metric, Metrics, Options, compare
 from drumlin import capture
 from rig.brokers.process import BrokerProcess
 from rig.jvm.jars import jar_folder
-from rig.servers.kafka_connect import Worker, write
+from rig.jvm.kafka_connect import Worker, write
 from rig.servers.postgres import Postgres, running_postgres
 
 ROWS: Final = ("capture_snapshot", "capture_stream", "capture_lag")
@@ -133,10 +133,11 @@ class _Ours(BrokerProcess):
         self.launch([*command, "--partitions", "1", "--format", "debezium"])
 
     def await_stream(self) -> None:
-        _until(
-            lambda: capture.status(self._database.url, self._database.broker.address).lsn,
-            self.fail_if_ended,
-        )
+        def has_snapshot() -> bool:
+            found = capture.status(self._database.url, self._database.broker.address)
+            return isinstance(found, capture.CaptureStatus) and found.lsn is not None
+
+        _until(has_snapshot, self.fail_if_ended)
 
     def stop(self) -> None:
         self.terminate()

@@ -1,9 +1,9 @@
 """A compacted topic kept in a Delta table: all of its keys changed, and one in a hundred of them.
 
 Theirs is what a team writes: Spark's own Kafka connector, and in `foreachBatch` the last value of
-each key merged into the table by `deltalake`, as there is no jar of Delta for this Spark. Each has
-a warm session on `local[2]` in a process of its own, a topic and a table; before each round new
-values are written to the topic.
+each key merged into the table by `deltalake`: the newest jar of Delta, 4.3.1 for Spark 4.1, ends in
+a NoSuchMethodError with Spark 4.3. Each has a warm session on `local[2]` in a process of its own, a
+topic and a table; before each round new values are written to the topic.
 
 `python -m bench.landings KIND ADDRESS TOPIC FOLDER` prepares, then lands what is new for every line
 on standard input, and answers with the seconds that it took, and those that it computed.

@@ -76,7 +76,7 @@ def _fill(client: Client, topic: str, group: str, keys: int) -> None:
         names = [b"customer-%d" % each for each in range(start, min(start + _APPENDED, keys))]
         client.append(pa.table({"key": names, "value": names}), changelog)
     topic_id = client.describe_topics([topic])[topic].topic_id or ""
-    position = position_value(Position(group, topic, topic_id, 0), "bench")
+    position = position_value([Position(group, topic, topic_id, 0)], "bench")
     client.append([{"key": POSITION_KEY, "value": position}], changelog)
 
 

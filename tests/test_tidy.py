@@ -263,6 +263,7 @@ def test_folders_of_tests_follow_those_of_the_source() -> None:
     rooms = {str(Path(name).parent) for name in sources()}
     areas = {name for name in rooms if Path(name).parent == Path("src/drumlin")}
     apart = (
+        "capture/capture_twin",
         "replication/replicas",
         "replication/simulation",
         "spark/sink_proof",

@@ -153,7 +153,9 @@ class _Capture:
         self.rows._topics.add("topic")
         self.place = self.taken_lsn = 0
         connection: Any = None
-        self.reading = Reading(connection, [_TABLE], _TYPES, self.rows, {"topic"}, lambda: False)
+        self.reading = Reading(
+            connection, "p", [_TABLE], _TYPES, self.rows, {"topic"}, lambda: False
+        )
         self.changes = Changes([_TABLE], _TYPES, self.rows, 0, OnTruncate.STOP, self.reading)
         self._take(_RELATION)
 
@@ -205,7 +207,7 @@ def test_equal_in_every_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
     database = _Database(source)
     size = source.choice((1, 2, 5))
 
-    def read_chunk(_: Any, table: FoundTable, after: Any, *more: Any) -> Chunk | None:
+    def read_chunk(_: Any, __: str, table: FoundTable, after: Any, *more: Any) -> Chunk | None:
         if source.random() < 0.1:
             return None
         if source.random() < 0.02:
@@ -217,7 +219,7 @@ def test_equal_in_every_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(chunks, "read_chunk", read_chunk)
     monkeypatch.setattr(chunks, "seen_now", lambda _: database.seen)
-    monkeypatch.setattr(catalog, "tables", lambda _: [_FOUND])
+    monkeypatch.setattr(catalog, "tables", lambda *_: [_FOUND])
     monkeypatch.setattr(reading, "_RETRY_S", -1.0)
     for _ in range(source.randrange(60)):
         database.step()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ecosystem.postgres import Postgres, running_postgres
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.jvm.jars import jar_folder
-from rig.servers.kafka_connect import Worker, write
+from rig.jvm.kafka_connect import Worker, write
 from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 

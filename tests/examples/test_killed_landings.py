@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,9 +20,13 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from drumlin.client.client import Client
+from drumlin.spark.landing.targets.parquet import open_lake
 from examples.conftest import NewTopic
 from rig.depth import so_many
 from rig.jvm.java import spark_environment
+from rig.servers.postgres import running_postgres
+from rig.servers.small_hdfs import small_hdfs
+from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
@@ -48,6 +53,18 @@ def _iceberg(folder: Path) -> pa.Table:
     return found.scan(selected_fields=(*_PLACE, "key", "value")).to_arrow()
 
 
+def _hdfs(url: str) -> pa.Table:
+    files, folder = open_lake(url)
+    return pq.read_table(folder, filesystem=files, columns=[*_PLACE, "key", "value"])
+
+
+def _postgres(url: str) -> pa.Table:
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        found = connection.execute('SELECT partition, "offset", key, value FROM landed').fetchall()
+    names = [*_PLACE, "key", "value"]
+    return pa.table(dict(zip(names, map(list, zip(*found, strict=True)), strict=True)))
+
+
 def _catalog(folder: Path) -> str:
     return f"sqlite:///{folder}.db"
 
@@ -56,14 +73,30 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.sort_by([(name, "ascending") for name in _PLACE]).to_pylist()
 
 
+@pytest.fixture
+def place(kind: str, tmp_path: Path) -> Iterator[str]:
+    """The URL of the target; "" for a folder of the test's own."""
+    if kind == "hdfs":
+        with small_hdfs(tmp_path) as address:
+            yield f"{address}/lake"
+    elif kind == "postgresql":
+        with running_postgres() as server:
+            yield f"{server.url()}?table=landed"
+    else:
+        yield "iceberg:lake/landed.topic" if kind == "iceberg" else ""
+
+
 @pytest.mark.parametrize(
     ("kind", "mode", "read"),
     [
         ("parquet", "append", _parquet),
+        ("hdfs", "append", _hdfs),
         ("delta", "append", _delta),
         ("delta", "upsert", _delta),
         ("iceberg", "append", _iceberg),
         ("iceberg", "upsert", _iceberg),
+        ("postgresql", "append", _postgres),
+        ("postgresql", "upsert", _postgres),
     ],
 )
 @pytest.mark.timeout(3600)
@@ -74,10 +107,11 @@ def test_a_landing_that_is_killed(
     tmp_path: Path,
     kind: str,
     mode: str,
-    read: Callable[[Path], pa.Table],
+    read: Callable[[Any], pa.Table],
+    place: str,
 ) -> None:
     topic, folder, chance = new_topic(3), tmp_path / "target", random.Random(kind + mode)
-    to = "iceberg:lake/landed.topic" if kind == "iceberg" else f"{kind}:{folder}"
+    to = place or f"{kind}:{folder}"
     command = _command(drumlin_address, topic, to, mode)
     environment = {
         **os.environ,
@@ -106,4 +140,26 @@ def test_a_landing_that_is_killed(
             wanted = [row for row in wanted if row["value"] is not None]
     else:
         wanted = _rows(records)
-    assert _rows(read(folder)) == wanted
+    assert _rows(read(place if kind in ("hdfs", "postgresql") else folder)) == wanted
+
+
+def test_a_service_whose_processes_all_end(
+    client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
+) -> None:
+    """As systemd ends it: Spark is told to end as well, in the middle of a batch."""
+    topic = new_topic(1)
+    client.append(pa.table({"key": ["a"] * 5000, "value": ["b"] * 5000}), topic)
+    command = _command(drumlin_address, topic, f"parquet:{tmp_path / 'target'}", "append")
+    command += ["--batch-offsets", "10"]
+    environment = {**os.environ, **spark_environment()}
+    output = tmp_path / "output"
+    with (
+        output.open("wb") as sink,
+        subprocess.Popen(command, env=environment, start_new_session=True, stderr=sink) as process,
+    ):
+        wait_until(lambda: "offsets landed" in output.read_text(), "a batch", 120)
+        os.killpg(process.pid, signal.SIGTERM)
+    said = output.read_text()
+    assert process.returncode == 1, said
+    last = said.splitlines()[-1]  # behind what PySpark says of its JVM
+    assert last.startswith("drumlin: ended in the middle of a batch, which the next"), said

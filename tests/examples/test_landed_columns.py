@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +28,7 @@ from drumlin.spark.landing.targets.target import LandingRefused
 from drumlin.spark.values.bad_records import BadRecord
 from examples.conftest import NewTopic
 from rig.servers.postgres import Postgres, running_postgres
+from rig.servers.schema_registry import running_registry
 
 pytestmark = pytest.mark.spark
 
@@ -247,3 +251,33 @@ def test_a_table_that_may_lack_deletions_is_made_anew(load: Load, kind: str) -> 
     load.run(kind, "upsert", None)
     found = {row["key"]: row["value"] for row in load.rows(kind) if row["value"] is not None}
     assert found == {b"c": b"2", b"d": b"1", b"e": b"1"}
+
+
+@pytest.mark.deep
+def test_columns_follow_the_registry_while_it_runs(load: Load) -> None:
+    """A subject gets a version between two rounds of a run that goes on."""
+    first = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    note = {"name": "note", "type": ["null", "string"], "default": None}
+    second = {**first, "fields": [*first["fields"], note]}
+    stop, rounds = threading.Event(), list[Landing]()
+
+    def write(schema: dict[str, Any], value: dict[str, Any]) -> None:
+        schema_id = registry.add(f"{load.topic}-value", schema)
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+        framed = b"\0" + schema_id.to_bytes(4, "big") + stream.getvalue()
+        load.client.append({"key": [str(value["id"])], "value": [framed]}, load.topic)
+
+    def next_round(done: Landing) -> None:
+        rounds.append(done)
+        if len(rounds) == 1:
+            write(second, {"id": 2, "note": "new"})
+        else:
+            stop.set()
+
+    with running_registry() as registry:
+        write(first, {"id": 1})
+        given = {"format": "avro", "registry": registry.url, "every_s": 0.1, "stop": stop}
+        load.run("delta", "append", None, on_progress=next_round, **given)
+    rows = sorted((row["id"], row.get("note")) for row in load.rows("delta"))
+    assert rows == [(1, None), (2, "new")]

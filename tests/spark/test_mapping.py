@@ -125,8 +125,11 @@ def test_what_a_function_may_not_give(spark: SparkSession, new_topic: NewTopic) 
         ({"startingOffset": "latest"}, "did you mean 'startingOffsets'"),
         ({"sinkId": "mine"}, r"'sinkId' \(only a sink has it\)"),
         ({"reducers": 7}, r"'reducers' \(only a state has it\)"),
-        ({"subscribe": "u"}, "'subscribe' is the argument topic, and differs"),
-        ({"kafka.bootstrap.servers": "127.0.0.1:8"}, "is the argument bootstrap, and differs"),
+        ({"subscribe": "u"}, "'subscribe' and the argument topic are one setting, and differ"),
+        (
+            {"kafka.bootstrap.servers": "127.0.0.1:8"},
+            "the argument bootstrap are one setting, and differ",
+        ),
         ({"Columns": "offset", "columns": "value"}, "'columns' is given twice"),
         ({"columns": "payload"}, "option 'columns': payload is not a column of a topic; there are"),
         ({"batchBytes": "much"}, "'batchBytes': expected a whole number, got 'much'"),

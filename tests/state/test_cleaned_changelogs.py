@@ -61,7 +61,7 @@ class Written:
     def write(self, changes: dict[bytes, bytes | None], *, is_committed: bool = True) -> None:
         self.commits += 1
         position = Position(self.group, "input", "", self.commits)
-        rows = changes | {POSITION_KEY: position_value(position, str(self.commits))}
+        rows = changes | {POSITION_KEY: position_value([position], str(self.commits))}
         with self.client.transaction(f"{self.group}-s-writer") as transaction:
             transaction.append({"key": [*rows], "value": [*rows.values()]}, self.topic)
             if not is_committed:

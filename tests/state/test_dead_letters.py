@@ -98,7 +98,7 @@ def test_an_abort_takes_letters_back(
             handle(batch)
             if not aborted and batch.column("offset")[-1].as_py() == len(KEYS) - 1:
                 aborted.append(1)
-                processor._work._writers[f"{topic}-bad"].flush()
+                processor._work.output._writers[f"{topic}-bad"].flush()
                 client.abort_transaction(processor._work._transactional_id)
 
         processor.run(spoiling)

@@ -10,6 +10,7 @@ import pytest
 from drumlin.cli import app
 from drumlin.client.client import Client
 from drumlin.state import Processor
+from drumlin.state.changelog_format import POSITION_KEY, changelog_name
 
 Made = Callable[..., Processor]
 
@@ -29,6 +30,16 @@ def test_a_state_is_dumped(
         ("{'base64': '/w=='}", "1"),
     ]
     assert f"as of {topic} offset" in err
+
+
+def test_a_state_of_a_later_version_is_told(
+    client: Client, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changelog = changelog_name(group, "counts")
+    client.create_topic(changelog, 1, configs={"cleanup.policy": "compact"})
+    client.append([{"key": POSITION_KEY, "value": b'{"format": 3}'}], changelog)
+    assert app.main(["state", "dump", group, "counts", "--bootstrap", client.bootstrap]) == 1
+    assert "it has format 3, but this version of Drumlin knows only" in capsys.readouterr().err
 
 
 def test_a_state_that_is_not_there_is_told(

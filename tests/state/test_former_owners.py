@@ -121,9 +121,9 @@ def test_records_sent_after_an_abort_from_outside(
     client.append({"key": ["a"] * 3, "value": ["x"] * 3}, topic)
     with made() as processor:
         next(processor)
-        processor.send(output, "never to be seen", "a")
+        processor.send(output, "never to be seen", "a", headers=[("by", b"a writer")])
         client.abort_transaction(processor._work._transactional_id)
-        writer = processor._work._writers[output]
+        writer = processor._work.output._writers[output]
         with pytest.raises(ClientError):
             writer.flush()
         wait_until(lambda: writer._is_closed, "the end of the writer")
@@ -142,7 +142,7 @@ def test_output_of_one_that_is_gone_keeps_nobody_waiting(
     with made() as first:
         next(first)
         first.send(output, "never to be seen", "a")
-        first._work._writers[output].flush()
+        first._work.output.flush()
         throw_out(first)
         with made() as second:
             assert count(second, output) == 3

@@ -128,7 +128,7 @@ def test_two_share_the_partitions(client: Client, topic: str, group: str, made: 
 
 
 def test_output_at_least_once(client: Client, topic: str, group: str, made: Made) -> None:
-    """It is visible before the commit, and again after an abort; the state counts once."""
+    """It is visible after its batch, before the commit, and again after an abort."""
     output = f"{topic}-output"
     client.create_topic(output, 1)
     write(client, topic, ["a", "a"])
@@ -137,6 +137,7 @@ def test_output_at_least_once(client: Client, topic: str, group: str, made: Made
         processor.state.count_by(batch.column("key"))
         processor.append({"key": ["a"], "value": ["1"]}, output)
         processor.send(output, "2", "a")
+        processor._work.written()  # as the next batch does
         wait_until(lambda: len(committed(client, output)) == 2, "output before a commit")
         assert client.committed_offsets(group) == {}
         client.abort_transaction(processor._work._begun().transactional_id)
@@ -231,10 +232,24 @@ def test_a_state_that_is_gone_is_missed(client: Client, topic: str, group: str, 
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({"format": 2}, "it has format 2, but"),
+        ({"format": 3}, "it has format 3, but"),
         ("no JSON", "not a changelog of drumlin.state, or damaged"),
         ({"offset": -1}, "invalid position"),
         ({"topic": 7}, "invalid position"),
+        ({"format": 2}, "invalid position"),
+        ({"format": 2, "inputs": []}, "invalid position"),
+        ({"format": 2, "inputs": [7]}, "invalid position"),
+        (
+            {"format": 2, "inputs": [{"topic": "a", "topic_id": "", "offset": 0}] * 2},
+            "invalid position",
+        ),
+        (
+            {
+                "format": 2,
+                "inputs": [{"topic": each, "topic_id": "", "offset": 0} for each in "ab"],
+            },
+            r"belongs to the inputs \['a', 'b'\]",
+        ),
         ({"topic": "another"}, "and topic 'another'"),
         ({"group": "another"}, "belongs to group 'another'"),
         ({"topic_id": "another"}, "or the topic was deleted and created again"),

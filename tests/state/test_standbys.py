@@ -107,7 +107,7 @@ def test_a_store_is_ahead_of_a_marker(client: Client, group: str, loaded: list[i
 def member(name: str, owned: set[int], replicas: dict[int, int], generation: int = 3) -> Member:
     def follow(_: frozenset[int]) -> None: ...
 
-    data = StateAssignor("t", 1, lambda: replicas, follow).user_data()
+    data = StateAssignor(("t",), 1, lambda: replicas, follow).user_data()
     places = frozenset(TopicPartition("t", each) for each in owned)
     return Member(name, None, MemberSubscription(("t",), data, places, generation))
 
@@ -117,7 +117,7 @@ def assigned(
 ) -> dict[str, tuple[set[int], set[int]]]:
     """By member: the partitions that it owns, and those that it stands by for."""
     found: list[frozenset[int]] = []
-    assignor = StateAssignor("t", standbys, dict, found.append)
+    assignor = StateAssignor(("t",), standbys, dict, found.append)
     assignment, tells = assignor.assign({"t": count}, list(members))
     result = {}
     for name, places in assignment.items():
@@ -166,12 +166,12 @@ def test_data_of_other_programs_is_no_replica() -> None:
     for data in (b"", b"\xff", b"7", b'{"replicas": 3}', b'{"replicas": {"x": 1, "0": "y"}}'):
         odd = Member("a", None, MemberSubscription(("t",), data))
         assert assigned(2, odd, member("b", set(), {}))["a"][0]
-    StateAssignor("t", 1, dict, lambda told: pytest.fail() if told else None).told(b"\xff")
+    StateAssignor(("t",), 1, dict, lambda told: pytest.fail() if told else None).told(b"\xff")
 
 
 def test_a_topic_that_is_gone_and_members_of_another_one() -> None:
     assert assigned(0, member("a", set(), {})) == {"a": (set(), set())}
-    assignor = StateAssignor("t", 1, dict, lambda told: None)
+    assignor = StateAssignor(("t",), 1, dict, lambda told: None)
     assignment, _ = assignor.assign({}, [member("a", {0}, {0: 1})])
     assert assignment == {"a": set()}
     stranger = Member("x", None, MemberSubscription(("u",)))

@@ -34,6 +34,8 @@ def killed(processor: Processor) -> None:
     consumer._is_closed = True
     consumer._thread.run(consumer._engine.stop_polling())
     consumer._engine._is_shut = True
+    for connections in consumer._engine._siblings:
+        consumer._thread.run(connections.close())
     processor._replicas.close()
     processor._client.close()
 
@@ -81,7 +83,7 @@ def test_a_restart_moves_no_state(
         else:
             wait_until(lambda: next(first, None) is not None, "a record")
             first.send(output, "never to be seen", "a")
-            first._work._writers[output].flush()
+            first._work.output.flush()
             killed(first)
         count(second, output)
         assert owned(client, group) == had  # of a member that is away

@@ -114,8 +114,7 @@ def test_a_timer_whose_commit_fails_fires_again(
 
         alarms.process(processor, has_fired)
         if harm == "aborted":
-            for each in work._writers.values():
-                each.flush()
+            work.output.flush()
             client.abort_transaction(work._transactional_id)
         else:
             throw_out(processor)

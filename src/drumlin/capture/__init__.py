@@ -78,6 +78,7 @@ def postgres(
     format: FormatName = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
     failover: bool = False,
     metrics_listener: str | None = None,
     stop: threading.Event | None = None,
@@ -108,6 +109,7 @@ def postgres(
             ("debezium-avro").
         registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
         tombstones: whether a tombstone follows the envelope of a delete.
+        headers: whether records have headers that tell LSN, transaction and what was done.
         failover: have standbys synchronize the slot, so that the capture continues at one that is
             promoted (PostgreSQL 17 or later).
         metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
@@ -141,6 +143,7 @@ def postgres(
         format,
         registry,
         tombstones,
+        headers,
         failover,
         metrics_listener,
     )
@@ -170,8 +173,8 @@ def mariadb(
     Args:
         url: the server, "mariadb://user@host/database"; without a database, tables of all of them
             may be captured. A password may be in MYSQL_PWD.
-        tables: patterns of `database.table`, with `*` and `?`. Those that match when the capture
-            begins for the first time are captured.
+        tables: patterns of `database.table`, with `*` and `?`. Matching tables that are created
+            later are captured from their creation on, if they can be.
         prefix: the first part of the topics' names: `prefix.database.table`.
         on_truncate: what to do when a table is truncated or dropped: "stop" with an error, "ignore"
             it and keep the rows, or write "tombstones" for all of them.
@@ -380,6 +383,7 @@ def _options(
     format_: str = "json",
     registry: SchemaRegistry | str | None = None,
     tombstones: bool = True,
+    headers: bool = False,
     failover: bool = False,
     metrics_listener: str | None = None,
 ) -> Any:
@@ -402,7 +406,7 @@ def _options(
         heartbeat_s=arguments.whole_number("heartbeat_ms", heartbeat_ms, 1, 2**31) / 1000,
         max_wal_bytes=max_wal_bytes,
         on_max_wal=OnMaxWal(on_max_wal),
-        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones),
+        form=form_of(Format(format_), registry, POSTGRES, prefix or name, tombstones, headers),
         is_failover=failover,
         metrics_listener=metrics_listener,
         tell=tell or (lambda _: None),

@@ -50,6 +50,8 @@ class Table(NamedTuple):
     key: tuple[str, ...]
     key_kinds: tuple[str, ...]  # of the key columns, as from `key_kind`
     is_read: bool = True  # False: the topic has only rows that have changed since it was added
+    topic_id: str | None = None  # None: not known yet
+    leaves: tuple[int, ...] | None = None  # the oids of its partitions; None: not known yet
 
     @property
     def full_name(self) -> str:

@@ -54,10 +54,11 @@ def dump(
         raise click.BadParameter(f"--at {at!r}: expected a time")
     with connect(bootstrap, **settings_of(command_config)) as client:
         for each in Changelog(client, group, state).read(at=time, allow_inexact=allow_inexact):
-            if each.position is not None:
+            if each.positions:
+                reached = ", ".join(f"{at.topic} offset {at.offset}" for at in each.positions)
                 output.note(
                     f"partition {each.partition}: {output.counted(each.rows.num_rows, 'key')} "
-                    f"as of {each.position.topic} offset {each.position.offset}"
+                    f"as of {reached}"
                 )
             for batch in each.rows.to_batches(max_chunksize=_ROWS_AT_A_TIME):
                 keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()

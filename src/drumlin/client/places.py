@@ -170,7 +170,7 @@ def _check_time(name: str, time: object, expected: str) -> None:
         return
     if not isinstance(time, datetime):
         is_number = isinstance(time, int) and not isinstance(time, bool)
-        reason = ": an int is an offset, and no time" if is_number else ""
+        reason = ": an int is an offset, not a time" if is_number else ""
         raise TypeError(f"{name} {arguments.shown(time)}{reason}: expected {expected}")
     if time.tzinfo is None:
         raise ValueError(f"{name} {time!r} has no time zone")

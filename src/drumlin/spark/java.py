@@ -79,8 +79,8 @@ def _ensure_python() -> None:
     taken = shutil.which(context.pythonExec)
     if taken is None or Path(taken).parent != Path(sys.executable).parent:
         warnings.warn(
-            f"Spark runs already, and its workers are {taken or context.pythonExec} instead of "
-            f"{sys.executable}: call ensure_java() before the session starts",
+            f"Spark is already running, and its workers use {taken or context.pythonExec} instead "
+            f"of {sys.executable}: call ensure_java() before the session starts",
             stacklevel=3,
         )
 

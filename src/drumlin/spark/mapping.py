@@ -107,7 +107,7 @@ def as_struct(schema: StructType | str) -> StructType:
 
     struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(struct, StructType):
-        raise TypeError(f"a schema names columns and their types, as 'id int': {schema!r}")
+        raise TypeError(f"expected a schema such as 'id int, name string', not {schema!r}")
     return struct
 
 

@@ -108,8 +108,8 @@ class DrumlinDataSource(DataSource):
 
         if overwrite:
             raise OptionError(
-                "save mode 'overwrite' is not supported, as a topic is only ever added to: "
-                "use mode('append'), and delete the topic's records first if they are to go"
+                "save mode 'overwrite' is not supported, as records can only be appended to a "
+                "topic: use mode('append'), and delete the topic's records first to replace them"
             )
         options = self._sink_options()
         return BatchWriter(options, options.columns(schema))
@@ -150,7 +150,9 @@ class DrumlinDataSource(DataSource):
             _check_field(field)
         names = tuple(schema.fieldNames())
         if len(set(names)) < len(names) or not names:
-            raise OptionError(f"a schema names each column once, not {', '.join(names) or 'none'}")
+            raise OptionError(
+                f"a schema must name each column once, not {', '.join(names) or 'none'}"
+            )
         if "columns" in self.options and names != options.columns:
             raise OptionError(
                 f".schema(...) asks for {', '.join(names)}, the option 'columns' for "
@@ -176,9 +178,9 @@ def _check_given(options: Mapping[str, str]) -> None:
     """
     if not options:
         raise OptionError(
-            "not one option has arrived: Spark gives a table of a catalog none to a data source in "
-            "Python. Use CREATE TEMPORARY VIEW … USING drumlin OPTIONS (…) instead of a table, or "
-            "name the options in the query: SELECT … FROM a_table WITH "
+            "no options have arrived: Spark passes the options of a table in a catalog to no data "
+            "source in Python. Use CREATE TEMPORARY VIEW … USING drumlin OPTIONS (…) instead of a "
+            "table, or name the options in the query: SELECT … FROM a_table WITH "
             "('kafka.bootstrap.servers' = '…', 'subscribe' = '…')"
         )
 

@@ -33,7 +33,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ from drumlin.client.errors import (
     UnknownTopic,
 )
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_position
+from drumlin.state.changelog_format import POSITION_KEY, Position, changelog_name, read_positions
 from drumlin.state.refused import StateRefused
 from drumlin.state.stores import Checkpoint, Store, digest, now_ms
 
@@ -105,7 +105,8 @@ class Shown(NamedTuple):
     """The state of a partition, with the columns `key` and `value`."""
 
     partition: int
-    position: Position | None
+    #: In each input; empty: the changelog was empty.
+    positions: tuple[Position, ...]
     rows: pa.Table
 
 
@@ -123,20 +124,27 @@ class Changelog:
 
     # -- the topic -----------------------------------------------------------------------
 
-    def make(self, input_topic: str, replication_factor: int, *, grows: bool) -> None:
+    def make(self, inputs: Sequence[str], replication_factor: int, *, grows: bool) -> None:
         """Create the topic if it does not exist, and check its partitions and cleanup policy.
 
         Args:
-            input_topic: the input.
+            inputs: the inputs, which need the same number of partitions.
             replication_factor: of the changelog, if it is created.
             grows: whether to add the partitions that have been added to the input.
 
         Raises:
-            StateRefused: the topic's number of partitions differs from the input's, or its
+            StateRefused: the topic's number of partitions differs from an input's, or its
                 cleanup.policy is not just `compact`.
             UnknownTopic: the input topic does not exist.
         """
-        count = len(self._client.partitions(input_topic))
+        counts = {each: len(self._client.partitions(each)) for each in inputs}
+        count = counts[inputs[0]]
+        if set(counts.values()) != {count}:
+            told = ", ".join(f"{topic!r} has {each}" for topic, each in counts.items())
+            raise StateRefused(
+                f"the inputs need the same number of partitions, as partition N of each shares one "
+                f"state: {told}"
+            )
         self._client.create_topic(
             self.topic,
             count,
@@ -149,7 +157,7 @@ class Changelog:
             self.grow(count)
         elif found != count:
             raise StateRefused(
-                f"changelog {self.topic!r} has {found} partitions, but input {input_topic!r} has "
+                f"changelog {self.topic!r} has {found} partitions, but input {inputs[0]!r} has "
                 f"{count}: both need the same number. If partitions were added to the input, keys "
                 "may be in others than their state; see new_partitions"
             )
@@ -251,7 +259,7 @@ class Changelog:
 
     # -- reading -------------------------------------------------------------------------
 
-    def restore(self, partition: int, store: Store) -> Position | None:
+    def restore(self, partition: int, store: Store) -> tuple[Position, ...]:
         """Update a store to the end of the changelog. Call `await_former_owners` first.
 
         A store that is behind gets only the missing records. A store is reloaded if the log no
@@ -259,7 +267,7 @@ class Changelog:
         failure has truncated the log.
 
         Returns:
-            The state's position in the input; None: the changelog is still empty.
+            The state's position in each input; empty: the changelog is still empty.
 
         Raises:
             StateRefused: the changelog has a later format version, or another program has written
@@ -279,7 +287,7 @@ class Changelog:
         assert store.checkpoint is not None
         told = store.checkpoint.position
         is_empty = told is None and len(store) == 0  # needed only without a position
-        return self._position(told, partition, is_empty=is_empty)
+        return self._positions(told, partition, is_empty=is_empty)
 
     def _check_start(self, partition: int) -> None:
         """Check that nothing was removed except by compaction, which leaves the log's start."""
@@ -453,21 +461,23 @@ class Changelog:
             is_position = pc.equal(rows.column("key"), pa.scalar(POSITION_KEY, pa.binary()))
             told = rows.filter(is_position).column("value").to_pylist()
             rows = rows.filter(pc.invert(is_position))
-            position = self._position(
+            positions = self._positions(
                 told[0] if told else None, partition, is_empty=rows.num_rows == 0
             )
-            yield Shown(partition, position, rows)
+            yield Shown(partition, positions, rows)
 
-    def _position(self, told: bytes | None, partition: int, *, is_empty: bool) -> Position | None:
-        """Decode the position in the input; `is_empty`: whether the state has no keys."""
+    def _positions(
+        self, told: bytes | None, partition: int, *, is_empty: bool
+    ) -> tuple[Position, ...]:
+        """Decode the position in each input; `is_empty`: whether the state has no keys."""
         if told is not None:
-            return read_position(told, self._where(partition))
+            return read_positions(told, self._where(partition))
         if not is_empty:
             raise StateRefused(
                 f"{self._where(partition)}: it has keys but no position, so another program has "
                 "written to it"
             )
-        return None
+        return ()
 
     def _where(self, partition: int) -> str:
         return f"changelog {self.topic!r} partition {partition}"

@@ -1,4 +1,4 @@
-"""The format of a changelog, version 1. Pure.
+"""The format of a changelog, versions 1 and 2. Pure.
 
 A changelog is a compacted topic, `<group>-<state>-changelog`, with as many partitions as the input;
 partition N has the state of input partition N. Keys and values are the bytes of the state, and a
@@ -8,6 +8,11 @@ the state includes the records.
 
     {"format": 1, "group": "counts", "topic": "orders", "topic_id": "Ab...", "offset": 1234,
      "commit": "5f0c...-17"}
+
+A state with several inputs has format 2, which lists them:
+
+    {"format": 2, "group": "counts", "inputs": [{"topic": "orders", "topic_id": "Ab...",
+     "offset": 1234}, ...], "commit": "5f0c...-17"}
 
 Every transaction that writes to the partition includes this record. So state and position change
 together: even if the group's offsets have expired or were reset, no record is counted twice or
@@ -19,11 +24,14 @@ a given time includes whole transactions only.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from drumlin.state.refused import StateRefused
 
-FORMAT: Final = 1
+#: The formats of a state with one input, and with several.
+FORMATS: Final = (1, 2)
+_PART: Final = ("topic", "topic_id", "offset")
 POSITION_KEY: Final = b"\x00drumlin.state"
 
 
@@ -47,14 +55,25 @@ def changelog_name(group: str, state: str) -> str:
     return f"{group}-{state}-changelog"
 
 
-def position_value(position: Position, commit: str) -> bytes:
-    """The value for POSITION_KEY; `commit` identifies the transaction."""
-    told = {"format": FORMAT, **position._asdict(), "commit": commit}
+def position_value(positions: Sequence[Position], commit: str) -> bytes:
+    """The value for POSITION_KEY.
+
+    Args:
+        positions: in each input, in the order of their names; all of one group.
+        commit: identifies the transaction.
+    """
+    first = positions[0]
+    told: dict[str, Any]
+    if len(positions) == 1:
+        told = {"format": 1, **first._asdict(), "commit": commit}
+    else:
+        inputs = [{name: getattr(each, name) for name in _PART} for each in positions]
+        told = {"format": 2, "group": first.group, "inputs": inputs, "commit": commit}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def read_position(value: bytes, where: str) -> Position:
-    """Decode the value of POSITION_KEY.
+def read_positions(value: bytes, where: str) -> tuple[Position, ...]:
+    """Decode the value of POSITION_KEY: the position in each input.
 
     Raises:
         StateRefused: the value has a later format version, or is damaged.
@@ -64,14 +83,20 @@ def read_position(value: bytes, where: str) -> Position:
         version = told["format"]
     except (ValueError, TypeError, KeyError):
         raise StateRefused(f"{where}: not a changelog of drumlin.state, or damaged") from None
-    if version != FORMAT:
+    if version not in FORMATS:
         raise StateRefused(
-            f"{where}: it has format {version!r}, but this version of Drumlin knows only {FORMAT}"
+            f"{where}: it has format {version!r}, but this version of Drumlin knows only {FORMATS}"
         )
-    position = Position(
-        told.get("group"), told.get("topic"), told.get("topic_id"), told.get("offset")
-    )
-    are_names = all(isinstance(each, str) for each in position[:-1])
-    if not are_names or type(position.offset) is not int or position.offset < 0:
+    inputs = [told] if version == 1 else told.get("inputs")
+    if not isinstance(inputs, list) or not all(isinstance(each, dict) for each in inputs):
         raise StateRefused(f"{where}: invalid position {told!r}")
-    return position
+    found = tuple(
+        Position(told.get("group"), *(each.get(name) for name in _PART)) for each in inputs
+    )
+    for each in found:
+        are_names = all(isinstance(part, str) for part in each[:-1])
+        if not are_names or type(each.offset) is not int or each.offset < 0:
+            raise StateRefused(f"{where}: invalid position {told!r}")
+    if not found or len({each.topic for each in found}) < len(found):
+        raise StateRefused(f"{where}: invalid position {told!r}")
+    return found

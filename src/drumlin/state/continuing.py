@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from drumlin.state.changelog_format import Position
@@ -14,30 +15,38 @@ if TYPE_CHECKING:
 
 def offset_to_continue_from(
     place: TopicPartition,
-    told: Position | None,
+    positions: tuple[Position, ...],
     committed: OffsetAndMetadata | None,
     own: Position,
+    inputs: Collection[str],
     changelog: str,
 ) -> int | None:
     """The offset to continue from; None: there is neither a state nor a committed offset yet.
 
     Args:
         place: the input partition.
-        told: the position in the changelog.
+        positions: the positions in the changelog.
         committed: the group's committed offset.
         own: the group and input of this process.
+        inputs: all inputs of this process.
         changelog: the name of the changelog.
 
     Raises:
         StateRefused: the state does not match the group, the input or the committed offset.
     """
     whose = f"group {own.group!r}, {place}"
-    if told is None:
+    if not positions:
         if committed is None:
             return None
         raise StateRefused(
             f"{whose}: offset {committed.offset} is committed, but changelog {changelog!r} has no "
             "state for it. To start with an empty state, delete the group's offsets"
+        )
+    had = {each.topic for each in positions}
+    told = next((each for each in positions if each.topic == own.topic), positions[0])
+    if len(had) + len(inputs) > 2 and had != {*inputs}:
+        raise StateRefused(
+            f"changelog {changelog!r} belongs to the inputs {sorted(had)}, not to {sorted(inputs)}"
         )
     if not told.is_of_same(own):
         raise StateRefused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from drumlin.client import arguments
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def processor(
-    topic: str,
+    topics: str | Sequence[str],
     *,
     group: str,
     state: str,
@@ -46,13 +46,14 @@ def processor(
     new_partitions: NewPartitions = "refuse",
     security: Security | Mapping[str, str] | None = None,
 ) -> Processor:
-    """Create a processor of a topic, with its state in the topic `<group>-<state>-changelog`.
+    """Create a processor of topics, with its state in the topic `<group>-<state>-changelog`.
 
     Processes with the same group and state share the partitions. All members of the group must be
     processors.
 
     Args:
-        topic: the input topic.
+        topics: the input topic, or several ones with the same number of partitions: partition N of
+            all of them is processed by one process, and shares a state.
         group: the consumer group.
         state: the name of the state.
         bootstrap: "host:port[,host:port...]" of the cluster of all these topics.
@@ -74,8 +75,9 @@ def processor(
         max_poll_interval_ms: a process that takes longer to process a batch loses its partitions.
         transaction_timeout_ms: a transaction that is open for longer is aborted.
         output: "exactly_once": output becomes visible to read_committed readers when its batch is
-            committed; "at_least_once": output is visible to all readers at once, and may be
-            repeated after a failure. The state counts each record once in either case.
+            committed; "at_least_once": output is visible to all readers when its batch has been
+            processed, and may be repeated after a failure. The state counts each record once in
+            either case.
         folder: where to keep the state on disk, for states larger than memory and for restarts that
             read only the latest changes; None: in memory. Each process needs its own folder, and
             should get the same one when it is restarted.
@@ -98,10 +100,15 @@ def processor(
         BrokerUnreachable, AuthenticationFailed: as from `connect`.
         TypeError, ValueError: an option is invalid.
     """
-    for name, value in (("topic", topic), ("group", group), ("state", state)):
+    inputs = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+    for name, value in (*(("topic", each) for each in inputs), ("group", group), ("state", state)):
         arguments.text(name, value)
         if not value:
             raise ValueError(f"{name} is empty")
+    if not inputs:
+        raise ValueError("no topics to process")
+    if len(inputs) > 1 and new_partitions == "follow":
+        raise ValueError("new_partitions='follow' is for one input only")
     options = ProcessorOptions(
         start=start,
         commit_interval_ms=commit_interval_ms,
@@ -125,7 +132,7 @@ def processor(
         client = connect(bootstrap, client_id=own_id, security=security)
         undo.callback(client.close)
         changelog = Changelog(client, group, state)
-        changelog.make(topic, replication_factor, grows=new_partitions == "follow")
+        changelog.make(inputs, replication_factor, grows=new_partitions == "follow")
         if group_instance_id is not None:
             # The process that had this name before may have left a transaction open.
             with contextlib.suppress(UnknownTransaction):
@@ -138,6 +145,6 @@ def processor(
             follower.identify()
         replicas = Replicas(folder, changelog.topic, follower)
         undo.callback(replicas.close)
-        made = Processor(client, topic, group, changelog, own_id, replicas, options)
+        made = Processor(client, inputs, group, changelog, own_id, replicas, options)
         undo.pop_all()
     return made

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from drumlin.client.consumer.consumer import topic_of
 from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.errors import ClientError, Undecodable
 from drumlin.client.read.reader import ReadOptions, schema_of
@@ -28,15 +29,17 @@ from drumlin.state.changelog_format import Position
 from drumlin.state.continuing import offset_to_continue_from
 from drumlin.state.keyed_state import JournaledState, KeyedState
 from drumlin.state.options import ProcessorOptions
+from drumlin.state.output import ABORTED
 from drumlin.state.standbys.assignor import StateAssignor
 from drumlin.state.standbys.replicas import Replicas
 from drumlin.state.timing.ticks import Ticks
 from drumlin.state.topics import Topics
-from drumlin.state.work import ABORTED, Owned, Work
+from drumlin.state.work import Owned, Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from drumlin.client.admin.committed_offsets import OffsetAndMetadata
     from drumlin.client.client import Client
     from drumlin.client.tables import TableLike
 
@@ -62,7 +65,7 @@ class Processor:
     def __init__(
         self,
         client: Client,
-        topic: str,
+        inputs: Sequence[str],
         group: str,
         changelog: Changelog,
         own_id: str,
@@ -70,26 +73,28 @@ class Processor:
         options: ProcessorOptions,
     ) -> None:
         self._client = client
-        self._topic = topic
+        self._inputs = inputs
         self._group = group
         self._changelog = changelog
         self._options = options
         self._commit_interval_s = options.commit_interval_ms / 1000
         self._has_assignment = False
         self._idle: IdleDeadline | None = None
-        self._topics = Topics(client, topic, changelog, options.new_partitions)
-        self._input = Position(group, topic, self._topics.input_id, 0)
+        self._topics = Topics(client, inputs, changelog, options.new_partitions)
+        self._begin = {
+            each: Position(group, each, self._topics.input_id(each), 0) for each in inputs
+        }
         self._work = Work(
             client,
             changelog,
             self._topics,
-            self._input,
+            self._begin,
             own_id,
             options.transaction_timeout_ms,
             options.output,
         )
         self._ticks = Ticks(options.tick_interval_ms)
-        self._tick = _no_records(topic, options.has_headers)
+        self._tick = _no_records(inputs[0], options.has_headers)
         self._replicas = replicas
         self._batch: pa.RecordBatch | None = None
         self._partition = -1
@@ -97,11 +102,14 @@ class Processor:
         self._aborts = 0  # in a row
         self._failing_since = 0.0
         self._is_closed = False
-        assignor = StateAssignor(topic, options.standbys, replicas.offsets, replicas.follow)
+        assignor = StateAssignor(inputs, options.standbys, replicas.offsets, replicas.follow)
+        self._topic = inputs[0]
+        # Only our own assignor keeps the partitions of several inputs together.
+        others = ("cooperative-sticky",) if len(inputs) == 1 else ()
         self._consumer = client.consumer(
-            topic,
+            inputs,
             group=group,
-            assignors=(assignor, "cooperative-sticky"),
+            assignors=(assignor, *others),
             isolation="read_committed",
             commit_interval_ms=None,
             on_assigned=self._assigned,
@@ -125,6 +133,12 @@ class Processor:
         self._check_batch()
         return self._partition
 
+    @property
+    def topic(self) -> str | None:
+        """The input of the current batch; None if that is a tick."""
+        self._check_batch()
+        return None if self._batch is self._tick else self._topic
+
     def send(
         self, topic: str, value: bytes | str | None, key: bytes | str | None = None, **record: Any
     ) -> None:
@@ -142,7 +156,7 @@ class Processor:
         """
         self._check_output(topic)
         self._work.has_written.add(self._partition)
-        self._work.send(topic, value, key, record)
+        self._work.output.send(topic, value, key, record)
 
     def append(self, data: TableLike, topic: str, **options: Any) -> None:
         """Write the rows of a table. They become visible when the batch is committed.
@@ -158,7 +172,7 @@ class Processor:
         """
         self._check_output(topic)
         self._work.has_written.add(self._partition)
-        self._work.append(data, topic, options)
+        self._work.output.append(data, topic, options)
 
     def _check_batch(self) -> None:
         if self._batch is None:
@@ -211,7 +225,7 @@ class Processor:
             raise error
         _log.warning("dead letter: %s: %r", place_of(self._topic, record, self._partition), error)
         letter = dead_letter(self._topic, record, error)
-        self._work.send(
+        self._work.output.send(
             self._options.dead_letters,
             letter["value"],
             letter["key"],
@@ -248,6 +262,7 @@ class Processor:
         self._check_no_attempt()
         self._batch = None
         try:
+            self._work.written()
             return self._next()
         except BaseException as error:
             # The error may have interrupted a rebalance or a commit.
@@ -297,6 +312,7 @@ class Processor:
     def _given(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         self._batch = batch
         self._partition = partition
+        self._topic = topic_of(batch)
         if self._since is None:
             self._since = time.monotonic()
         return batch
@@ -304,7 +320,7 @@ class Processor:
     # -- partitions ----------------------------------------------------------------------
 
     def _assigned(self, places: Iterable[TopicPartition]) -> None:
-        partitions = sorted(each.partition for each in places)
+        partitions = sorted({each.partition for each in places})
         if not partitions:
             return
         self._topics.check()
@@ -314,16 +330,34 @@ class Processor:
         for partition in partitions:
             store = self._replicas.take(partition)
             told = self._changelog.restore(partition, store)
-            place = TopicPartition(self._topic, partition)
-            offset = offset_to_continue_from(
-                place, told, committed.get(place), self._input, self._changelog.topic
-            )
-            if offset is None:
-                offset = self._client.list_offsets({place: self._options.start})[place].offset
-            self._work.owned[partition] = Owned(JournaledState(store), offset)
-            self._consumer.seek(*place, offset)
+            offsets = {
+                topic: self._offset(TopicPartition(topic, partition), told, committed)
+                for topic in self._inputs
+            }
+            self._work.owned[partition] = Owned(JournaledState(store), offsets)
+            for topic, offset in offsets.items():
+                self._consumer.seek(topic, partition, offset)
         if self._idle is not None:
             self._idle.begin()
+
+    def _offset(
+        self,
+        place: TopicPartition,
+        told: tuple[Position, ...],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> int:
+        """Where to continue a partition of an input."""
+        offset = offset_to_continue_from(
+            place,
+            told,
+            committed.get(place),
+            self._begin[place.topic],
+            self._inputs,
+            self._changelog.topic,
+        )
+        if offset is None:
+            offset = self._client.list_offsets({place: self._options.start})[place].offset
+        return offset
 
     def _revoked(self, places: Iterable[TopicPartition]) -> None:
         self._commit_or_rewind()
@@ -373,7 +407,8 @@ class Processor:
         self._work.abort()
         self._since = None
         for partition, each in self._work.owned.items():
-            self._consumer.seek(self._topic, partition, each.committed_offset)
+            for topic, offset in each.committed_offsets.items():
+                self._consumer.seek(topic, partition, offset)
 
     # -- the end -------------------------------------------------------------------------
 

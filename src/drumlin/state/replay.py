@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 class PastState(NamedTuple):
     """The state of a partition after processing the input records before `offset`."""
 
-    offset: int | None  # None: the changelog was empty
+    offset: int | None  # None: the changelog was empty, or there are several inputs
     state: KeyedState
+    #: The offset in each input, by topic.
+    offsets: Mapping[str, int]
 
 
 def replay(
@@ -59,8 +61,8 @@ def replay(
     with connect(bootstrap, security=security) as client:
         for each in Changelog(client, group, state).read(at=at):
             keys, values = (each.rows.column(name).to_pylist() for name in ("key", "value"))
-            offset = None if each.position is None else each.position.offset
-            found[each.partition] = PastState(
-                offset, KeyedState(dict(zip(keys, values, strict=True)))
-            )
+            offsets = {position.topic: position.offset for position in each.positions}
+            (offset,) = offsets.values() if len(offsets) == 1 else (None,)
+            state_then = KeyedState(dict(zip(keys, values, strict=True)))
+            found[each.partition] = PastState(offset, state_then, offsets)
     return found

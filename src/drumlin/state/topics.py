@@ -1,4 +1,4 @@
-"""The input and the changelog: they must stay the topics that they were when the processor began.
+"""The inputs and the changelog: they must stay the topics that they were when the processor began.
 
 Records are fetched by the name of the topic, so nothing else shows that it was deleted and created
 again, or that it has more partitions, and keys are in others than their state. Each commit asks.
@@ -7,6 +7,7 @@ again, or that it has more partitions, and keys are in others than their state. 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from drumlin.client.errors import CommitFailed, UnknownTopic
@@ -22,29 +23,32 @@ _CONFIG_S: Final = 30.0
 
 
 class Topics:
-    """The input and the changelog of one processor."""
+    """The inputs and the changelog of one processor."""
 
     def __init__(
-        self, client: Client, topic: str, changelog: Changelog, new_partitions: NewPartitions
+        self,
+        client: Client,
+        inputs: Sequence[str],
+        changelog: Changelog,
+        new_partitions: NewPartitions,
     ) -> None:
         """
         Raises:
             UnknownTopic: one of them does not exist.
         """
         self._client = client
-        self._topic = topic
+        self._inputs = inputs
         self._changelog = changelog
         self._follows = new_partitions == "follow"
-        found = client.describe_topics([topic, changelog.topic])
+        found = client.describe_topics([*inputs, changelog.topic])
         #: The id of each topic; empty: the cluster has no topic ids.
         self._ids = {name: each.topic_id or "" for name, each in found.items()}
-        self._count = len(found[topic].partitions)
+        self._count = len(found[inputs[0]].partitions)
         self._config_at = time.monotonic()
 
-    @property
-    def input_id(self) -> str:
-        """The id of the input; empty: the cluster has no topic ids."""
-        return self._ids[self._topic]
+    def input_id(self, topic: str) -> str:
+        """The id of an input; empty: the cluster has no topic ids."""
+        return self._ids[topic]
 
     def check(self) -> None:
         """Check that both topics are what they were. By choice the changelog grows with the input.
@@ -54,7 +58,7 @@ class Topics:
             CommitFailed: one of them does not exist at the moment.
         """
         try:
-            found = self._client.describe_topics([self._topic, self._changelog.topic])
+            found = self._client.describe_topics([*self._inputs, self._changelog.topic])
         except UnknownTopic as error:
             raise CommitFailed(f"not committed: {error}") from error
         for name, each in found.items():
@@ -64,17 +68,18 @@ class Topics:
                     "start over, delete the group's offsets and the changelog "
                     f"{self._changelog.topic!r}"
                 )
-        count = len(found[self._topic].partitions)
-        if count > self._count:
-            self._grow(count, len(found[self._changelog.topic].partitions))
+        grown = [each for each in self._inputs if len(found[each].partitions) > self._count]
+        if grown:
+            count = len(found[grown[0]].partitions)
+            self._grow(grown[0], count, len(found[self._changelog.topic].partitions))
         if time.monotonic() > self._config_at + _CONFIG_S:
             self._changelog.check_policy()
             self._config_at = time.monotonic()
 
-    def _grow(self, count: int, has: int) -> None:
+    def _grow(self, topic: str, count: int, has: int) -> None:
         if not self._follows:
             raise StateRefused(
-                f"input {self._topic!r} has {count} partitions now, and had {self._count}: keys "
+                f"input {topic!r} has {count} partitions now, and had {self._count}: keys "
                 "may be in others than their state. With new_partitions='follow' the state "
                 "goes on, if that does no harm, as when each key stays where it is"
             )

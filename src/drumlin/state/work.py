@@ -8,50 +8,41 @@ relies on the order in which the parts of a transaction are sent.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from drumlin import lowlevel
-from drumlin.client import arguments
 from drumlin.client.errors import ClientError, CommitFailed
-from drumlin.client.tables import as_table
-from drumlin.client.transactions.errors import (
-    OutcomeUnknown,
-    ProducerFenced,
-    TransactionAborted,
-    UnknownTransaction,
-)
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.client.transactions.errors import OutcomeUnknown
 from drumlin.state.changelog_format import POSITION_KEY, position_value
 from drumlin.state.keyed_state import JournaledState
 from drumlin.state.options import OutputDelivery
+from drumlin.state.output import Output
 from drumlin.state.stores import Checkpoint, digest, now_ms
 
 if TYPE_CHECKING:
     from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
     from drumlin.client.client import Client
-    from drumlin.client.tables import TableLike
-    from drumlin.client.topic_partition import TopicPartition
     from drumlin.client.transactions.transaction import Transaction
-    from drumlin.client.write.writer import Writer
     from drumlin.state.changelog import Changelog
     from drumlin.state.changelog_format import Position
     from drumlin.state.topics import Topics
 
-#: Errors after which the transaction is certainly aborted, and its records may be read again.
-ABORTED: Final = (CommitFailed, ProducerFenced, TransactionAborted, UnknownTransaction)
 _COMMIT_ATTEMPTS: Final = 5
-_WRITER_BATCH_BYTES: Final = 512 << 10
 
 
 @dataclass
 class Owned:
-    """An input partition that this process owns."""
+    """A partition of the state that this process owns."""
 
     state: JournaledState
-    committed_offset: int
+    #: By input.
+    committed_offsets: dict[str, int]
 
 
 class Work:
@@ -62,7 +53,7 @@ class Work:
         client: Client,
         changelog: Changelog,
         topics: Topics,
-        begin: Position,
+        begin: Mapping[str, Position],
         own_id: str,
         transaction_timeout_ms: int,
         output: OutputDelivery,
@@ -72,7 +63,7 @@ class Work:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
             topics: are checked by each commit.
-            begin: identifies the input and the group; its offset is ignored.
+            begin: identifies the group and each input, by topic; offsets are ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
             output: "exactly_once": written in the transaction; "at_least_once": before its commit.
@@ -87,47 +78,9 @@ class Work:
         self._commits = 0
         self._transactional_id = own_id
         self._transaction: Transaction | None = None
-        self._writers: dict[str, Writer] = {}
+        self.output = Output(self._target, lambda: self._transaction)
         #: The partitions for which output was written since the last commit.
         self.has_written: set[int] = set()
-        #: The error of a send that aborts the transaction; `commit` raises it, `send` does not.
-        self._abort_reason: ClientError | None = None
-        #: The output of the current attempt, held back; None: outside attempts.
-        self._held: list[Callable[[], None]] | None = None
-
-    # -- output --------------------------------------------------------------------------
-
-    def send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        """Write a record. Raises what `Writer.send` raises, except errors in ABORTED."""
-        if self._held is None:
-            self._send(topic, value, key, record)
-            return
-        value, key = arguments.as_bytes("value", value), arguments.as_bytes("key", key)
-        if record.get("headers") is not None:
-            record = {**record, "headers": arguments.as_headers(record["headers"])}
-        if record.get("timestamp") is not None:
-            arguments.timestamp_ms(record["timestamp"])
-        self._unless_aborted(lambda: self._writer(topic))
-        self._held.append(lambda: self._send(topic, value, key, record))
-
-    def _send(self, topic: str, value: Any, key: Any, record: Mapping[str, Any]) -> None:
-        self._unless_aborted(lambda: self._writer(topic).send(value, key, **record))
-
-    def _writer(self, topic: str) -> Writer:
-        if topic not in self._writers:
-            self._writers[topic] = self._target().writer(topic, batch_bytes=_WRITER_BATCH_BYTES)
-        return self._writers[topic]
-
-    def append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        """Write a table. Raises what `Transaction.append` raises, except errors in ABORTED."""
-        if self._held is None:
-            self._append(data, topic, options)
-            return
-        table = as_table(data)
-        self._held.append(lambda: self._append(table, topic, options))
-
-    def _append(self, data: TableLike, topic: str, options: Mapping[str, Any]) -> None:
-        self._unless_aborted(lambda: self._target().append(data, topic, **options))
 
     def _target(self) -> Client | Transaction:
         """The transaction or the client that writes the output."""
@@ -137,41 +90,28 @@ class Work:
 
     def begin_attempt(self, partition: int) -> None:
         """Begin an attempt, whose work can be undone separately. Output is held back."""
-        self._held = []
+        self.output.hold()
         self.owned[partition].state.begin_attempt()
 
     @property
     def is_attempting(self) -> bool:
         """Whether an attempt is in progress, with its batch possibly processed in part."""
-        return self._held is not None
+        return self.output.is_held
 
     def undo_attempt(self, partition: int) -> None:
         """End the attempt, and undo its work."""
-        self._held = None
+        self.output.drop_held()
         self.owned[partition].state.undo_attempt()
 
     def keep_attempt(self, partition: int) -> None:
         """End the attempt, keep its work, and write its output."""
-        held, self._held = self._held or [], None
         self.owned[partition].state.keep_attempt()
-        for write in held:
-            write()
+        self.output.write_held()
 
-    def _unless_aborted(self, write: Callable[[], object]) -> None:
-        if self._abort_reason is not None:
-            return
-        try:
-            write()
-        except ABORTED as error:
-            self._abort_reason = error
-        except ClientError as error:
-            # A plain ClientError may come from a writer whose transaction failed in the background.
-            if type(error) is not ClientError or self._transaction is None:
-                raise
-            fate = lowlevel.fate(self._transaction, error)
-            if not isinstance(fate, ABORTED):
-                raise
-            self._abort_reason = fate
+    def written(self) -> None:
+        """The user's code is done with a batch. Output that is not exact becomes visible now."""
+        if not self._is_output_exact:
+            self.output.flush()
 
     def _begun(self) -> Transaction:
         if self._transaction is None:
@@ -196,9 +136,17 @@ class Work:
             StateRefused: the input or the changelog is not the same topic any more.
             ClientError: one of ABORTED if certainly nothing was committed.
         """
-        if self._abort_reason is not None:
-            raise self._abort_reason
-        moved = {place: each for place, each in positions.items() if self._has_moved(place, each)}
+        if self.output.abort_reason is not None:
+            raise self.output.abort_reason
+        reached: dict[int, dict[str, OffsetAndMetadata]] = defaultdict(dict)
+        for (topic, partition), at in positions.items():
+            if partition in self.owned:
+                reached[partition][topic] = at
+        moved = {
+            partition: each
+            for partition, each in reached.items()
+            if self._has_moved(partition, each)
+        }
         if not moved:
             return
         if member.generation_id < 0:
@@ -207,55 +155,66 @@ class Work:
                 f"not committed: this process is no longer in group {member.group_id!r}"
             )
         self._topics.check()
-        if not self._is_output_exact:
-            for writer in self._writers.values():
-                writer.flush()
-        changes = {place: self._changes(place, each.offset) for place, each in moved.items()}
+        self.output.flush()
+        if self.output.abort_reason is not None:
+            raise self.output.abort_reason
+        changes = {partition: self._changes(partition, each) for partition, each in moved.items()}
         transaction = self._begun()
         # Before the records are sent: their leaders have these epochs, or later ones.
         epochs = lowlevel.known_leader_epochs(self._client, self._changelog.topic)
         report = transaction.append(
             _as_records(changes), self._changelog.topic, partition="partition", compression="lz4"
         )
-        transaction.send_offsets({**moved}, member)
+        transaction.send_offsets(
+            {
+                TopicPartition(topic, partition): at
+                for partition, each in moved.items()
+                for topic, at in each.items()
+            },
+            member,
+        )
         _commit_surely(transaction)
         self._transaction = lowlevel.following(transaction)
-        self._forget_writers()
+        self.output.forget(writers=self._is_output_exact)
         self.has_written.clear()
-        for place, each in moved.items():
-            owned = self.owned[place.partition]
-            owned.committed_offset = each.offset
-            end_offset = report.partitions[place.partition].end_offset
-            position = changes[place].pop(POSITION_KEY)
-            epoch = epochs.get(place.partition, -1)
-            owned.state.commit(changes[place], self._checkpoint(end_offset, position, epoch))
+        for partition, each in moved.items():
+            owned = self.owned[partition]
+            owned.committed_offsets |= {topic: at.offset for topic, at in each.items()}
+            end_offset = report.partitions[partition].end_offset
+            position = changes[partition].pop(POSITION_KEY)
+            epoch = epochs.get(partition, -1)
+            owned.state.commit(changes[partition], self._checkpoint(end_offset, position, epoch))
 
     def _checkpoint(self, end_offset: int, position: bytes | None, epoch: int) -> Checkpoint:
         """The checkpoint after a commit, whose last record is the position."""
         last = end_offset - 1, digest(POSITION_KEY, position)
         return Checkpoint(self._changelog.topic_id, end_offset, now_ms(), position, *last, epoch)
 
-    def _has_moved(self, place: TopicPartition, to: OffsetAndMetadata) -> bool:
-        owned = self.owned.get(place.partition)
-        if owned is None:
-            return False
-        has_output = place.partition in self.has_written
-        return owned.committed_offset != to.offset or owned.state.is_changed or has_output
+    def _has_moved(self, partition: int, to: Mapping[str, OffsetAndMetadata]) -> bool:
+        owned = self.owned[partition]
+        had = owned.committed_offsets
+        has_read = any(had[topic] != at.offset for topic, at in to.items())
+        return has_read or owned.state.is_changed or partition in self.has_written
 
-    def _changes(self, place: TopicPartition, offset: int) -> dict[bytes, bytes | None]:
-        """The partition's changes, followed by the position in the input."""
-        changes = self.owned[place.partition].state.changes()
+    def _changes(
+        self, partition: int, to: Mapping[str, OffsetAndMetadata]
+    ) -> dict[bytes, bytes | None]:
+        """The partition's changes, followed by the position in each input."""
+        owned = self.owned[partition]
+        changes = owned.state.changes()
         self._commits += 1
         commit = f"{self._transactional_id}-{self._commits}"
-        changes[POSITION_KEY] = position_value(self._begin._replace(offset=offset), commit)
+        offsets = owned.committed_offsets | {topic: at.offset for topic, at in to.items()}
+        reached = [
+            self._begin[topic]._replace(offset=offset) for topic, offset in sorted(offsets.items())
+        ]
+        changes[POSITION_KEY] = position_value(reached, commit)
         return changes
 
     def abort(self) -> None:
         """Abort the transaction and undo all changes since the last commit."""
         transaction, self._transaction = self._transaction, None
-        self._forget_writers()
-        self._abort_reason = None
-        self._held = None
+        self.output.forget(writers=self._is_output_exact)
         self.has_written.clear()
         for each in self.owned.values():
             each.state.abort()
@@ -264,16 +223,11 @@ class Work:
             with contextlib.suppress(ClientError):
                 transaction.abort()
 
-    def _forget_writers(self) -> None:
-        """Forget the writers of a transaction that has ended."""
-        if self._is_output_exact:
-            self._writers.clear()
 
-
-def _as_records(changes: Mapping[TopicPartition, Mapping[bytes, bytes | None]]) -> pa.Table:
+def _as_records(changes: Mapping[int, Mapping[bytes, bytes | None]]) -> pa.Table:
     """The changelog records of a commit, all with the same timestamp."""
     tables = []
-    for (_, partition), each in changes.items():
+    for partition, each in changes.items():
         tables.append(
             pa.table(
                 {

@@ -23,7 +23,7 @@ from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.room import ShareRoom
-from drumlin.broker.share_partitions.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.sessions import INITIAL_EPOCH, Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
@@ -430,7 +430,6 @@ def test_very_many_partitions_are_told_in_turns(
         await world.initialize()
         member = world.join("m")
         context: Any = SimpleNamespace(broker=world.broker, version=1, listener="PLAINTEXT")
-        request = SimpleNamespace(share_session_epoch=0)
         for count, steps in ((300, 600), (3, 0)):
             begun = to_end(
                 begin_to_acknowledge(world.shares, member, {}, knows_renew=True, says_renew=False)
@@ -439,7 +438,7 @@ def test_very_many_partitions_are_told_in_turns(
             await fetch.run()
             with monkeypatch.context() as patched:
                 ways = WaysGiven(patched)
-                answer = await share_fetch._respond(context, request, member, fetch, begun)
+                answer = await share_fetch._respond(context, INITIAL_EPOCH, member, fetch, begun)
             assert ways.count >= steps
             told = [each.error_code for each in answer.responses[0].partitions]
             assert (len(told), told.count(ErrorCode.none)) == (count, 1)

@@ -31,7 +31,7 @@ _SETTINGS = {
     "binlog-row-metadata": "FULL",
     "sync-binlog": "0",
     "innodb-flush-method": "nosync",
-    "innodb-flush-log-at-trx-commit": "0",
+    "innodb-flush-log-at-trx-commit": "2",  # what is in the binlog outlives a kill in InnoDB, too
     "innodb-buffer-pool-size": "32M",
     "innodb-log-file-size": "8M",
     "skip-name-resolve": "1",

@@ -6,16 +6,25 @@ import json
 import threading
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import drumlin.capture
 from capture.binlog.captured import CapturedMariadb
+from capture.binlog.recorded import position, sent
 from capture.binlog.server import Mariadb, running_mariadb
 from drumlin.capture import CaptureError, CaptureRefused
+from drumlin.capture.binlog.changes import BinlogChanges
+from drumlin.capture.binlog_events.charsets import Charsets
+from drumlin.capture.binlog_events.events import EventDecoder
+from drumlin.capture.changes import Table
 from drumlin.capture.log import output as outputs
+from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
+from drumlin.capture.log.position import BinlogPosition, Definition, Position
+from rig.servers.certificates import Certificates
 from rig.waiting import wait_until
 
 _numbers = count(1)
@@ -138,6 +147,53 @@ def test_paused_resumed_and_removed(captured: CapturedMariadb) -> None:
     captured.await_all()
     captured.check_equal("item")
     assert len(captured.records("item")) <= before + 2
+
+
+@pytest.mark.deep
+def test_tables_that_are_created_later(captured: CapturedMariadb) -> None:
+    captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
+    captured.run("CREATE TABLE outside (id INT PRIMARY KEY)")
+    tables = [f"{captured.name}.item", f"{captured.name}.new*", f"{captured.name}.old"]
+    captured.start_here(tables=tables)
+    captured.await_all()
+    captured.run(
+        "CREATE TABLE new1 LIKE item",
+        "INSERT INTO new1 VALUES (1, 'a')",
+        "CREATE TABLE IF NOT EXISTS new2 (PRIMARY KEY (id)) AS SELECT * FROM item",
+        "INSERT INTO new1 VALUES (2, 'b')",
+        "UPDATE new1 SET id = 7 WHERE id = 1",
+        "CREATE TABLE new3 (id INT)",
+        "INSERT INTO new3 VALUES (1)",
+        "CREATE TABLE new4 (id UUID PRIMARY KEY)",
+        "INSERT INTO new4 VALUES ('123e4567-e89b-12d3-a456-426655440000')",
+        "CREATE TABLE another (id INT PRIMARY KEY)",
+        "RENAME TABLE outside TO old",
+    )
+    captured.await_all()
+    captured.check_equal("item", "new1", "new2", "new4")
+    assert "captured from its creation on: table " in captured.said()
+    assert f"not captured: table {captured.name}.new3 has no primary key" in captured.said()
+    assert captured.stop() == 0
+    # While it is not running.
+    captured.run(
+        "CREATE TABLE new5 (id INT PRIMARY KEY)",
+        "INSERT INTO new5 VALUES (1), (2)",
+        "DELETE FROM new5 WHERE id = 1",
+        # It is there already when the binlog tells of it, and may have been before.
+        "CREATE TABLE IF NOT EXISTS new6 (id INT PRIMARY KEY)",
+        "ALTER TABLE new5 ADD more INT",
+    )
+    captured.start_here(tables=tables)
+    captured.await_all()
+    status = drumlin.capture.status(captured.url, captured.broker, name=captured.name)
+    wanted = {f"{captured.name}.{each}" for each in ("item", "new1", "new2", "new4", "new5")}
+    assert set(status.tables) == wanted
+    assert [json.loads(each)["id"] for each in captured.state("new5").values()] == [2]
+    assert f"has got its name later: table {captured.name}.old" in captured.said()
+    captured.run("INSERT INTO new1 VALUES (9, 'z')", "INSERT INTO new5 VALUES (3, 4)")
+    captured.await_all()
+    captured.check_equal("new1")
+    assert len(captured.state("new5")) == 2
 
 
 @pytest.mark.deep
@@ -318,6 +374,58 @@ def test_settings(captured: CapturedMariadb, setting: str, value: str, word: str
 
 
 @pytest.mark.deep
+def test_tls(drumlin_address: str, tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "certificates")
+    files = {"ssl-ca": "ca.crt", "ssl-cert": "server.crt", "ssl-key": "server.key"}
+    settings = {name: made.path(file) for name, file in files.items()}
+    with running_mariadb(settings) as server, captured_on(server, drumlin_address) as captured:
+        name = captured.name
+        captured.run(
+            "CREATE TABLE item (id INT PRIMARY KEY, name LONGTEXT)",
+            f"CREATE USER {name}@'127.0.0.1' REQUIRE SSL",
+            f"GRANT SELECT ON {name}.* TO {name}@'127.0.0.1'",
+            f"GRANT REPLICATION SLAVE ON *.* TO {name}@'127.0.0.1'",
+        )
+        url = server.url(name, user=name)
+        with pytest.raises(CaptureError, match="certificate"):
+            drumlin.capture.setup(f"{url}?ssl_ca={made.path('stranger.crt')}", name=name)
+        captured.url = f"{url}?ssl_ca={made.path('ca.crt')}"
+        captured.start_here()
+        captured.await_all()
+        captured.run(
+            "INSERT INTO item SELECT seq, repeat('x', seq) FROM seq_1_to_3000",
+            "INSERT INTO item VALUES (9999, repeat('y', 900000))",
+        )
+        captured.await_all()
+        captured.check_equal("item")
+
+
+@pytest.mark.deep
+def test_row_of_several_packets(server: Mariadb) -> None:
+    """One packet of the protocol has 16 MiB at most."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE DATABASE large")
+        cursor.execute("CREATE TABLE large.big (id INT PRIMARY KEY, t LONGBLOB)")
+        start = position(server.url())
+        sizes = [(1 << 24) - 1 - 50, (1 << 24) - 1 - 40, *range((1 << 24) - 40, (1 << 24) - 20), 1]
+        sizes += [3 << 24, 0, 100]
+        for number, size in enumerate(sizes):
+            cursor.execute("INSERT INTO large.big VALUES (%s, repeat('x', %s))", (number, size))
+    table = Table(1, "large", "big", "t", ("id",), ("integer",))
+    charsets = Charsets({63: "binary"}, {})
+    changes = BinlogChanges([table], charsets, TopicRows(), BinlogPosition(start))
+    decoder, found = EventDecoder(True), []
+    for data in sent(server.url(), start):
+        event = decoder.take(memoryview(data))
+        if event is not None:
+            found += [len(str(each.value)) for each in changes.take(event)]
+    assert found == [
+        len(f'{{"id":{number},"t":"{"x" * ((size + 2) // 3 * 4)}"}}')
+        for number, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.deep
 def test_cascade_that_comes_later(captured: CapturedMariadb) -> None:
     captured.run(_ITEM, "CREATE TABLE child (id INT PRIMARY KEY, i INT)")
     captured.start_here()
@@ -355,3 +463,17 @@ def test_large_transaction(captured: CapturedMariadb) -> None:
 
     wait_until(look, "the transaction to be there", 90)
     assert peak - before < 120 << 20
+
+
+@pytest.mark.deep
+def test_name_of_a_capture_of_another_kind(captured: CapturedMariadb) -> None:
+    captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
+    client, names = captured.client, Names(captured.name)
+    outputs.create_own_topic(client, names)
+    of_postgres = Definition("7", "shop", [Table(1, "public", "item", "x", ("id",), ("integer",))])
+    output = outputs.Output(client, names)
+    output.commit(Position("run", None), of_postgres)  # its first snapshot was interrupted
+    output.abort()
+    captured.start_here()
+    assert captured.ended() == 1
+    assert f"capture {captured.name} is of a PostgreSQL" in captured.said()

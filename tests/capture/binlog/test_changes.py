@@ -1,34 +1,27 @@
-"""The events of a MariaDB become records: those of a server that runs, and those it once sent.
-
-`DRUMLIN_TEST_RECORD=1` has what it sends written into `events.json`.
-"""
+"""The events of a MariaDB become records: those of a server that runs, and those it once sent."""
 
 from __future__ import annotations
 
-import json
-import os
+import random
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
+from capture.binlog.recorded import RECORDED, position, record, sent
 from capture.binlog.scenarios import BEFORE, SCENARIOS, Scenario
 from capture.binlog.server import Mariadb, running_mariadb
-from drumlin.capture.binlog import catalog, connections
 from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
-from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.binlog_events.charsets import Charsets
 from drumlin.capture.binlog_events.events import EventDecoder
-from drumlin.capture.binlog_events.gtids import GtidPosition
-from drumlin.capture.changes import Table
+from drumlin.capture.changes import OnTruncate, Table
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.position import BinlogPosition
 from drumlin.capture.values.record import Record
 
-_FILE = Path(__file__).parent / "events.json"
-_RECORDED: dict[str, Any] = json.loads(_FILE.read_text()) if _FILE.exists() else {}
 _TABLES = (
     Table(1, "shop", "item", "item", ("id",), ("integer",)),
     Table(2, "shop", "other", "other", ("b", "a"), ("decimal:2", "text")),
@@ -82,8 +75,87 @@ def check(scenario: Scenario, events: Sequence[bytes], start: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.name for each in SCENARIOS])
 def test_recorded(scenario: Scenario) -> None:
-    recorded = _RECORDED[scenario.name]
+    recorded = RECORDED[scenario.name]
     check(scenario, [bytes.fromhex(each) for each in recorded["events"]], recorded["start"])
+
+
+_XID = 16
+_QUERY = 2
+_BY_NAME = {each.name: each for each in SCENARIOS}
+
+
+def _recorded(name: str) -> tuple[list[bytes], str]:
+    found = RECORDED[name]
+    return [bytes.fromhex(each) for each in found["events"]], found["start"]
+
+
+def _statement(text: str) -> bytes:
+    body = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0" + text.encode()
+    data = struct.pack("<IBIIIH", 0, _QUERY, 7, 19 + len(body) + 4, 0, 0) + body
+    return data + struct.pack("<I", zlib.crc32(data))
+
+
+def test_group_that_is_rolled_back_in_the_end() -> None:
+    """The server does so only after statements that no test could make it write."""
+    events, start = _recorded("transaction")
+    (end,) = (place for place, each in enumerate(events) if each[4] == _XID)
+    events[end] = _statement("ROLLBACK")
+    after, _ = _recorded("transaction")
+    assert take(_BY_NAME["transaction"], events, start) == []
+    assert len(take(_BY_NAME["transaction"], after, start)) == 2
+
+
+def test_recognized_by_its_last_transaction() -> None:
+    """It comes again, and its records do not."""
+    events, start = _recorded("transaction")
+    changes = BinlogChanges(_TABLES, charsets(), TopicRows(), BinlogPosition(start))
+    decoded = [EventDecoder(True).take(memoryview(each)) for each in events]
+    found = [each for each in decoded if each is not None]
+    assert sum(len(list(changes.take(each))) for each in found) == 2
+    reached = changes.position
+    assert (reached.before, reached.gtids) == (start, reached.last)
+    again = BinlogChanges(_TABLES, charsets(), TopicRows(), reached)
+    assert sum(len(list(again.take(each))) for each in found) == 0
+    assert again.position == reached
+    for other in (replace(reached, last_time_s=7), replace(reached, last="0-7-1")):
+        with pytest.raises(CaptureError, match="this is another binlog"):
+            BinlogChanges(_TABLES, charsets(), TopicRows(), other).take(found[0])
+
+
+def test_damaged_bytes_are_refused() -> None:
+    """Each byte of each event: the checksum tells; and what is cut short is none."""
+    for data in _recorded("insert")[0]:
+        for place in range(0, len(data), 7):
+            damaged = bytearray(data)
+            damaged[place] ^= 0x40
+            with pytest.raises(CaptureError):
+                EventDecoder(True).take(memoryview(damaged))
+        with pytest.raises(CaptureError):
+            EventDecoder(True).take(memoryview(data[:-1]))
+
+
+def test_any_bytes_are_an_error_of_captures(seed: int = 5) -> None:
+    """Bytes that no checksum protects: an error names the culprit, and nothing else happens."""
+    source = random.Random(seed)
+    for name in ("insert", "update", "key of two columns", "compressed", "XA", "truncated"):
+        events, start = _recorded(name)
+        for _ in range(60):
+            changes = BinlogChanges(
+                _TABLES, charsets(), TopicRows(), BinlogPosition(start), OnTruncate.IGNORE
+            )
+            decoder = EventDecoder(True)
+            try:
+                for data in events:
+                    event = decoder.take(memoryview(data))
+                    if event is None:
+                        continue
+                    body = bytearray(event.body)
+                    if source.random() < 0.3 and body:
+                        body[source.randrange(len(body))] = source.randrange(256)
+                        body = body[: source.choice((len(body), source.randrange(len(body) + 1)))]
+                    list(changes.take(event._replace(body=memoryview(bytes(body)))))
+            except CaptureError:
+                pass
 
 
 @pytest.fixture(scope="module")
@@ -98,36 +170,9 @@ def test_live(server: Mariadb, scenario: Scenario) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
         for each in BEFORE:
             cursor.execute(each)
-        with connections.connected(server.url()) as other:
-            start = catalog.position(other)
+        start = position(server.url())
         for each in scenario.statements:
             cursor.execute(each)
-    with connections.connected(server.url()) as other:
-        end = GtidPosition.parse(catalog.position(other))
-    events = [bytes(each) for each in sent(server.url(), start, end)]
-    if os.environ.get("DRUMLIN_TEST_RECORD"):
-        _RECORDED[scenario.name] = {"start": start, "events": [each.hex() for each in events]}
-        _FILE.write_text(json.dumps(_RECORDED, indent=0))
+    events = list(sent(server.url(), start))
+    record(scenario.name, {"start": start, "events": [each.hex() for each in events]})
     check(scenario, events, start)
-
-
-def sent(url: str, start: str, end: GtidPosition) -> Iterator[memoryview]:
-    """All events from one place to another."""
-    position = GtidPosition.parse(start)
-    stream = Stream(url, start, 4_000_000_000)
-    decoder = EventDecoder(stream.has_checksums)
-    try:
-        last = None
-        while True:
-            data = stream.read(0.5 if str(position) == str(end) else 5)
-            if data is None:
-                return
-            yield data
-            event = decoder.take(data)
-            if event is not None and event.kind == 162:
-                from drumlin.capture.binlog_events.events import group_of
-
-                last = group_of(event).gtid
-                position = position.after(last)
-    finally:
-        stream.close()

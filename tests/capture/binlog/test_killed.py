@@ -96,7 +96,7 @@ def _change(cursor: Any, source: random.Random) -> None:
 
 @contextmanager
 def load(captured: CapturedMariadb, seed: int) -> Iterator[None]:
-    """Transactions one after the other, in two threads, as long as the block runs."""
+    """Transactions in two threads, each with a domain of its own, as long as the block runs."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -105,7 +105,8 @@ def load(captured: CapturedMariadb, seed: int) -> Iterator[None]:
         try:
             while not stop.is_set():
                 try:
-                    with captured.connect(init_command="SET sql_mode = ''") as connection:
+                    setting = f"SET sql_mode = '', gtid_domain_id = {number}"
+                    with captured.connect(init_command=setting) as connection:
                         while not stop.is_set():
                             transact(connection, source)
                             stop.wait(0.002)

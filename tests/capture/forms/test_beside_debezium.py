@@ -14,7 +14,7 @@ import pytest
 
 from capture.captured import Captured
 from rig.jvm.jars import jar_folder
-from rig.servers.kafka_connect import Worker, write
+from rig.jvm.kafka_connect import Worker, write
 from rig.servers.running import skipped_where_unavailable
 from rig.waiting import wait_until
 

@@ -116,3 +116,27 @@ def test_rows_are_taken_up_again(captured: Captured, registry: RegistryRig, form
         (3, "d"),
         (3, None),
     ]
+
+
+@pytest.mark.parametrize("format_", ["json", "debezium-avro"])
+def test_headers(captured: Captured, registry: RegistryRig, format_: str) -> None:
+    """On few rows, which are written one by one, and on many, which are written as columns."""
+    captured.run("CREATE TABLE item (id int PRIMARY KEY)", "INSERT INTO item VALUES (0)")
+    captured.start_here(**_how(format_, registry), headers=True)
+    captured.await_all()
+    captured.run(
+        "INSERT INTO item VALUES (1)",
+        "DELETE FROM item WHERE id = 1",
+        "INSERT INTO item SELECT generate_series(2, 501)",
+    )
+    captured.await_all()
+    found = [
+        {name: value.decode() for name, value in each.headers}
+        for batch in captured.client.read_records(captured.topic("item"))
+        for each in batch
+    ]
+    assert found[0]["op"] == "r" and found[0]["source.snapshot"] == "true"
+    assert found[1]["op"] == "c" and found[2]["op"] == "d"
+    assert int(found[1]["source.lsn"]) < int(found[2]["source.lsn"])
+    assert found[1]["source.txId"] != found[2]["source.txId"]
+    assert found[-500:] == [found[-1]] * 500 and found[-1]["op"] == "c"

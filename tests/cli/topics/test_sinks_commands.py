@@ -147,7 +147,7 @@ def test_a_record_that_cannot_be_read_is_told_of(run: Run, client: Client, sink:
     unreadable = [each["sink"] for each in listed.json if each["state"] == "unreadable"]
     assert unreadable == ["newer", "odd"]
     assert "sink 'newer': the record is of version 99, this drumlin knows 1" in listed.err
-    assert "sink 'odd': the record is none of drumlin's" in listed.err
+    assert "sink 'odd': the record was not written by drumlin" in listed.err
     assert "gone" not in listed.out
     for command in (["describe"], ["abort", "--yes"]):
         result = run("sinks", *command, "newer", "--decision-topic", topic)
@@ -176,7 +176,7 @@ def test_what_was_forgotten_is_shown_so(run: Run, client: Client, sink: str) -> 
     assert unknown.out == f"{sink}-other: it had no decisions; its next batch is its first\n"
     refused = run("sinks", "forget", "not a name", "--yes")
     assert (refused.code, refused.out) == (1, "")
-    assert "a sink's name has 1 to 150 letters" in refused.err
+    assert "a sink's name must have 1 to 150 letters" in refused.err
 
 
 def test_a_topic_that_was_deleted_under_an_open_transaction(

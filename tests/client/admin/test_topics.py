@@ -92,7 +92,7 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
         client.offsets(topic, "newest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         client.offsets(topic, datetime(2020, 1, 1))
-    with pytest.raises(TypeError, match="at 3: an int is an offset, and no time: expected"):
+    with pytest.raises(TypeError, match="at 3: an int is an offset, not a time: expected"):
         client.offsets(topic, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no times before 1970"):
         client.offsets(topic, datetime(1969, 1, 1, tzinfo=UTC))

@@ -237,7 +237,7 @@ def test_two_with_one_instance_id(group_client: Client, group_topic: str, group:
 
     wait_until(fenced, "the first to be fenced")
     assert len(first.lost[0]) == 4
-    with pytest.raises(MembershipEnded, match="fenced_instance_id"):
+    with pytest.raises(MembershipEnded, match="fenced_instance_id, as another one has joined"):
         first.poll()
     with pytest.raises(CommitFailed):
         first.consumer.commit({(group_topic, 0): 0})

@@ -110,7 +110,7 @@ def test_points_that_are_none(client: Client, topic: str) -> None:
         client.snapshot(topic, at=datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="at 'now'"):
         client.snapshot(topic, at="now")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="at 3: an int is an offset, and no time"):
+    with pytest.raises(TypeError, match="at 3: an int is an offset, not a time"):
         client.snapshot(topic, at=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="at True: expected a datetime"):
         client.snapshot(topic, at=True)  # type: ignore[arg-type]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from crash.requests import create_topic, fetch, produce
+from drumlin.wire.error_codes import ErrorCode
 from guarantees.faults.reading import read_all
 from guarantees.faults.worker import ANSWER_S, Refused, Worker, check
 from rig.data.batches import Batch, Rec, batch, describe_batches
 from rig.data.raw import NoAnswer, RawClient
+from rig.waiting import wait_until
 
 
 class Producer(Worker):
@@ -98,11 +101,19 @@ class Committer(Worker):
                 "group_id": group,
                 "topics": [{"name": self._topic, "partition_indexes": [0]}],
             }
-            answer = client.ask("offset_fetch", 8, groups=[wanted]).groups[0]
+            answer = wait_until(
+                partial(_loaded_offsets, client, wanted), f"the offsets of {group}", ANSWER_S
+            )
             check(answer.error_code, f"committed offset of {group}")
             offset = answer.topics[0].partitions[0].committed_offset
             if not least <= offset <= self._tried[group]:
                 yield f"{group} is at {offset}, committed was {least}"
+
+
+def _loaded_offsets(client: RawClient, wanted: dict[str, Any]) -> Any:
+    """The answer for a group; None while its coordinator loads, after the broker's restart."""
+    answer = client.ask("offset_fetch", 8, groups=[wanted]).groups[0]
+    return None if answer.error_code == ErrorCode.coordinator_load_in_progress else answer
 
 
 class Transactor(Worker):

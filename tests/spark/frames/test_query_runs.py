@@ -122,7 +122,7 @@ def test_a_run_that_another_one_has_ended(
         commit_batch(client, SETTINGS, [mine], batch)
 
     monkeypatch.setattr(query_sink, "save", save_while_another_runs)
-    why = "has written changes" if is_changed else "has begun, and has ended this one"
+    why = "has written changes" if is_changed else "has begun, and has fenced this one"
     with pytest.raises(QueryOvertaken, match=why):
         captured(spark, {3: (3, "mine")}, topic)
     assert values_in(topic) == records_of(changed)

@@ -97,7 +97,7 @@ def test_a_run_that_another_one_has_ended(
     client: Client, topic: Topic, sink: QuerySink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query_sink, "save", saved(client, topic, NEW, sink.settle))
-    with pytest.raises(QueryOvertaken, match="has begun, and has ended this one"):
+    with pytest.raises(QueryOvertaken, match="has begun, and has fenced this one"):
         sink.write(None, sink.settle())  # type: ignore[arg-type]  # it is not read
     assert values_in(topic) == {}
 

@@ -122,5 +122,7 @@ def _java_list(spark: SparkSession, names: list[str]) -> Any:
     ],
 )
 def test_what_cannot_be_said_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be translated|not a regular expression of use"):
+    with pytest.raises(
+        ValueError, match=r"cannot be translated|not a supported regular expression"
+    ):
         python_pattern(pattern)

@@ -22,7 +22,7 @@ def test_a_deleted_topic(spark: SparkSession, new_topic: NewTopic, tmp_path: Pat
     pipeline.run()
     goes.delete()
     stays.fill(10)
-    with pytest.raises(StreamingQueryException, match=f"does not show partitions: {goes.name}-0"):
+    with pytest.raises(StreamingQueryException, match=f"metadata lacks partitions: {goes.name}-0"):
         pipeline.run()
     pipeline.options["failOnDataLoss"] = "false"
     pipeline.run()

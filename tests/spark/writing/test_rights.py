@@ -157,7 +157,7 @@ def test_a_stream_and_its_group(spark: SparkSession, names: Names, tmp_path: Pat
         writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
 
     with granted(names.kafka, reading, *names.rights()):
-        with pytest.raises(Exception, match=f"group '{group}'.* takes Read on it"):
+        with pytest.raises(Exception, match=f"group '{group}'.* needs Read on that group"):
             run()
         assert names.committed() == 0
         with granted(names.kafka, member):

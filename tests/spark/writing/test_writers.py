@@ -138,7 +138,7 @@ def test_rows_that_cannot_be_records_are_named(spark: SparkSession, new_topic: N
 @pytest.mark.parametrize(
     ("mode", "complaint"),
     [
-        ("overwrite", "a topic is only ever added to"),
+        ("overwrite", "records can only be appended to a topic"),
         ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
         ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),  # Spark's default
     ],

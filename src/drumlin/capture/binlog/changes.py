@@ -6,7 +6,7 @@ when a group ends, and never within it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -30,6 +30,8 @@ ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
     "what differs"
 )
+#: Deeds after which a table has a name that it did not have before.
+_MAKE: Final = (Deed.CREATED, Deed.CREATED_IF_MISSING, Deed.RENAMED)
 _QUERIES: Final = (events.QUERY, events.QUERY_COMPRESSED, events.EXECUTE_LOAD_QUERY)
 
 
@@ -39,6 +41,14 @@ class GroupUndone(Exception):
     def __init__(self, gtid: str) -> None:
         super().__init__(gtid)
         self.gtid = gtid
+
+
+class TableBorn(Exception):
+    """A group creates a table and fills it: it must be captured before the group is read."""
+
+    def __init__(self, full_name: str) -> None:
+        super().__init__(full_name)
+        self.full_name = full_name
 
 
 class _Mapped(NamedTuple):
@@ -53,7 +63,8 @@ class BinlogChanges:
     """Converts the events of one connection, in their order.
 
     `undone`: the GTIDs of groups that are rolled back in the end. `uuids`: the columns of type UUID
-    by the table's full name.
+    by the table's full name. `wants`: whether a table that is created (schema, name, and if it was
+    surely not there before) is to be captured. `unborn`: captured tables whose creation comes.
     """
 
     def __init__(
@@ -66,16 +77,20 @@ class BinlogChanges:
         undone: Iterable[str] = (),
         has_small_names: bool = False,
         uuids: Mapping[str, Collection[str]] = MappingProxyType({}),
+        wants: Callable[[str, str, Deed], bool] = lambda *_: False,
+        unborn: Iterable[str] = (),
     ) -> None:
         self._tables = {(each.schema, each.name): each for each in tables}
         self._schemas = {schema for schema, _ in self._tables}
         self._charsets, self._rows, self._on_truncate = charsets, rows, on_truncate
         self._undone = frozenset(undone)
         self._has_small_names = has_small_names
-        self._uuids = uuids
+        self._uuids, self._wants = uuids, wants
+        self._created: list[str] = []
+        self.unborn = set(unborn)
         self._form: Form = PlainJson()
         self._maps: dict[int, _Mapped | None] = {}
-        self._known: dict[int, tuple[TableMap, _Mapped]] = {}
+        self._known: dict[Table, tuple[bytes, _Mapped]] = {}
         self._group: Group | None = None
         self._group_time_s = 0
         self._is_left_out = self._has_sent = False
@@ -97,7 +112,7 @@ class BinlogChanges:
 
         Raises:
             RowsNeeded: the group must not be committed until the topic's rows are kept.
-            GroupUndone: the group's rows must not be committed.
+            GroupUndone, TableBorn: the group must not be committed.
             CaptureError: the change cannot be written; the message says why, and what to do.
         """
         kind = event.kind
@@ -154,7 +169,9 @@ class BinlogChanges:
             last=str(group.gtid),
             last_time_s=self._group_time_s,
             prepared=self._prepared(group),
+            created=(*self.position.created, *self._created),
         )
+        self._created.clear()
 
     def _prepared(self, group: Group) -> tuple[str, ...]:
         if group.xid is None:
@@ -204,11 +221,26 @@ class BinlogChanges:
                         f"have changed captured tables: {ANEW}"
                     )
             else:
-                for table in self._touched(effect):
+                tables = self._touched(effect)
+                for table in tables:
                     yield from self._touch(table, effect.deed)
+                if not tables and effect.deed in _MAKE:
+                    self._note_created(effect)
 
     def _is_captured(self, schema: str) -> bool:
         return (schema.lower() if self._has_small_names else schema) in self._schemas
+
+    def _note_created(self, effect: Effect) -> None:
+        """A table that is empty now, so that the binlog tells all of its rows."""
+        schema, name = effect.schema or "", effect.table or ""
+        if self._has_small_names:
+            schema, name = schema.lower(), name.lower()
+        if self._wants(schema, name, effect.deed):
+            assert self._group is not None
+            if not self._group.is_standalone:
+                raise TableBorn(f"{schema}.{name}")
+            self._created.append(f"{schema}.{name}")
+            self.is_altered = True
 
     def _touched(self, effect: Effect) -> list[Table]:
         schema, name = effect.schema or "", effect.table
@@ -221,7 +253,8 @@ class BinlogChanges:
 
     def _touch(self, table: Table, deed: Deed) -> Iterator[Record]:
         ignores = self._on_truncate is OnTruncate.IGNORE
-        if deed is Deed.ALTERED:
+        if deed in (Deed.ALTERED, Deed.CREATED, Deed.CREATED_IF_MISSING):
+            self.unborn.discard(table.full_name)
             self.is_altered = True
         elif deed is Deed.RENAMED:
             raise CaptureError(
@@ -233,7 +266,7 @@ class BinlogChanges:
                 "does not name, as with a partition: start again with --on-truncate ignore (the "
                 f"topic keeps the rows it has), or {ANEW}"
             )
-        elif deed is Deed.EMPTIED and not ignores:
+        elif deed is Deed.EMPTIED and not ignores and table.full_name not in self.unborn:
             yield from self._emptied(table)
 
     def _emptied(self, table: Table) -> Iterator[Record]:
@@ -257,11 +290,9 @@ class BinlogChanges:
         if table is None:
             self._maps[found.number] = None
             return
-        known = self._known.get(found.number)
-        # The same number may be of another table after the server was started again.
-        if known is None or known[0] != found:
-            kept = found._replace(parts=memoryview(bytes(found.parts)))
-            known = self._known[found.number] = (kept, self._mapped(found, table))
+        known, parts = self._known.get(table), bytes(found.parts)
+        if known is None or known[0] != parts:
+            known = self._known[table] = (parts, self._mapped(found, table))
         self._maps[found.number] = known[1]
 
     def _mapped(self, found: TableMap, table: Table) -> _Mapped:

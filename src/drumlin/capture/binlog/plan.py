@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.binlog import catalog, checks, connections
@@ -13,6 +13,7 @@ from drumlin.capture.binlog.connections import DatabaseDenied
 from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.binlog_events.charsets import Charsets
 from drumlin.capture.binlog_events.gtids import GtidPosition
+from drumlin.capture.binlog_events.statements import Deed
 from drumlin.capture.changes import Table
 from drumlin.capture.database.checks import Problem, matches
 from drumlin.capture.errors import CaptureRefused
@@ -35,7 +36,7 @@ class Found(NamedTuple):
     server: Server
     charsets: Charsets
     tables: Sequence[FoundTable]  # to be captured
-    others: Sequence[str]  # that match too, but are not captured
+    others: Sequence[FoundTable]  # that match too, but are not captured
 
     def definition(self, prefix: str, own_topic: str) -> Definition:
         """The definition of a capture of these tables.
@@ -83,7 +84,7 @@ def look(
     else:
         names = {(each.schema, each.name) for each in known.tables}
         tables = [each for each in every if (each.schema, each.name) in names]
-        others = [each.full_name for each in matching if (each.schema, each.name) not in names]
+        others = [each for each in matching if (each.schema, each.name) not in names]
     tables = catalog.described(connection, tables)
     problems += checks.table_problems(tables, charsets)
     problems += _unreadable(connection, tables, server)
@@ -105,6 +106,67 @@ def _check_stream(url: str, server: Server) -> None:
     except DatabaseDenied as error:
         user = connections.quoted_user(server.user)
         raise CaptureRefused(f"{error}: GRANT REPLICATION SLAVE ON *.* TO {user}") from None
+
+
+class Added(NamedTuple):
+    """Tables that were created while the capture went on."""
+
+    tables: Sequence[Table]  # that the definition gets
+    left_out: Sequence[str]  # sentences why others do not
+
+
+def added(
+    connection: pymysql.Connection[Any],
+    found: Found,
+    definition: Definition,
+    created: Collection[str],
+    prefix: str,
+    own_topic: str,
+) -> Added:
+    """The tables to be captured of those that were created."""
+    tables: list[Table] = []
+    left_out = []
+    number = max((each.oid for each in definition.tables), default=0)
+    wanted = [each for each in found.others if each.full_name in created]
+    for each in catalog.described(connection, wanted):
+        problems = checks.table_problems([each], found.charsets)
+        problems += _unreadable(connection, [each], found.server)
+        try:
+            refuse(problems)
+            topic = topic_of(prefix, each.schema, each.name)
+            number += 1
+            table = Table(number, each.schema, each.name, topic, each.key, each.key_kinds)
+            named = [(one.full_name, one.topic) for one in (*definition.tables, *tables, table)]
+            check_distinct(named, own_topic)
+            tables.append(table)
+        except CaptureRefused as error:
+            left_out.append(str(error))
+    return Added(tables, left_out)
+
+
+def is_wanted(
+    server: Server, options: CaptureOptions, there: set[str], left_out: Collection[str]
+) -> Callable[[str, str, Deed], bool]:
+    """Whether a table that is created is to be captured.
+
+    `there`: the others that were there when the process began, or have got their names later.
+    `left_out`: those that cannot be captured.
+    """
+    database = connections.address_of(options.url).database
+
+    def wants(schema: str, name: str, deed: Deed) -> bool:
+        full_name = f"{schema}.{name}"
+        if deed is Deed.RENAMED:
+            there.add(full_name)
+            return False
+        if full_name in left_out:
+            return False
+        if deed is Deed.CREATED_IF_MISSING and full_name in there:
+            return False  # it may have been there before, with rows
+        is_here = database is None or _is(schema, database, server)
+        return is_here and matches(full_name, options.tables)
+
+    return wants
 
 
 def _is(schema: str, database: str, server: Server) -> bool:

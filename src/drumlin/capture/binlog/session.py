@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.binlog import connections, plan, snapshot
-from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone
+from drumlin.capture.binlog.changes import BinlogChanges, GroupUndone, TableBorn
 from drumlin.capture.binlog.following import BinlogFollowing
 from drumlin.capture.binlog.plan import Found
 from drumlin.capture.binlog.stream import PlaceGone, Stream
@@ -53,6 +53,9 @@ class MariadbSession:
         self._needed: set[str] = set()
         self._undone: set[str] = set()
         self._told: set[str] = set()
+        self._born: set[str] = set()  # tables that a group creates and fills, which comes next
+        self._left_out: set[str] = set()  # ... of which are not captured
+        self._there: set[str] | None = None  # as in `plan.is_wanted`
         self._server_id = random.randint(*plan.SERVER_IDS)
         self._has_begun = self._is_paused_told = False
         #: Whether the database was ever reached, so that its address must be right.
@@ -71,6 +74,9 @@ class MariadbSession:
             self._go()
         except GroupUndone as undone:
             self._undone.add(undone.gtid)
+            raise BeginAgain from None
+        except TableBorn as born:
+            self._born.add(born.full_name)
             raise BeginAgain from None
         except RowsNeeded as needed:
             self._needed.add(needed.topic)
@@ -113,13 +119,14 @@ class MariadbSession:
         # It must not fence a process that has replaced it.
         if self._has_begun and position is not None and position.run != self._run:
             raise CaptureReplaced("another capture of this name has begun meanwhile")
-        if position is not None and position.lsn is not None:
+        definition = outputs.read_definition(self._client, self._names)
+        if definition is not None and not definition.system_id.startswith("mariadb:"):
             raise CaptureRefused(
                 f"capture {self._names.name} is of a PostgreSQL: take another --name"
             )
         if position is None or not position.is_complete:
             return position, None
-        return position, outputs.read_definition(self._client, self._names)
+        return position, definition
 
     def _wait_for_resume(self) -> None:
         if not self._is_paused_told:
@@ -150,6 +157,7 @@ class MariadbSession:
             self._progress.began(Phase.SNAPSHOT)
             self._progress.unread_tables = len(definition.tables)
             start = self._take_snapshot(connection, output, found, definition)
+            self._there = set()  # all that matched then is captured
         else:
             if definition.is_paused:
                 raise BeginAgain
@@ -158,6 +166,12 @@ class MariadbSession:
             output.commit(self._reached(start))
             self._has_begun = True
             found = plan.look(connection, self._options, definition)
+            if self._there is None:
+                self._there = {each.full_name for each in found.others}
+            if start.created or self._born:
+                definition = self._with_created(connection, output, found, definition, start)
+                start = replace(start, created=())
+                found = plan.look(connection, self._options, definition)
             create_topics(self._client, definition, self._options.partitions)
             self._options.tell(f"continuing at {start.gtids or 'the beginning of the binlog'}")
             self._tell_others(found)
@@ -166,18 +180,46 @@ class MariadbSession:
         connections.close(connection)
         self._follow(output, found, definition, start)
 
+    def _with_created(
+        self,
+        connection: pymysql.Connection[Any],
+        output: Output,
+        found: Found,
+        definition: Definition,
+        start: BinlogPosition,
+    ) -> Definition:
+        prefix, own = self._options.prefix, self._names.topic
+        created = {*start.created, *self._born}
+        more = plan.added(connection, found, definition, created, prefix, own)
+        for each in more.left_out:
+            self._options.tell(f"not captured: {each}")
+        self._told |= created
+        tables = list(more.tables)
+        try:
+            outputs.check_own(self._client, self._names, [each.topic for each in tables])
+        except CaptureRefused as error:
+            self._options.tell(f"not captured: {error}")
+            tables = []
+        definition = definition.with_tables(tables)
+        self._left_out |= self._born - {each.full_name for each in definition.tables}
+        output.commit(self._reached(replace(start, created=())), definition)
+        for table in tables:
+            self._options.tell(f"captured from its creation on: table {table.full_name}")
+        return definition
+
     def _tell_others(self, found: Found) -> None:
-        for name in found.others:
-            if name not in self._told:
+        for each in found.others:
+            if each.full_name not in self._told:
                 self._options.tell(
-                    f"not captured, as it came later: table {name}: `drumlin capture remove`, then "
-                    "start again"
+                    f"not captured, as it was there before, or has got its name later: table "
+                    f"{each.full_name}: `drumlin capture remove`, then start again"
                 )
-        self._told.update(found.others)
+                self._told.add(each.full_name)
 
     def _follow(
         self, output: Output, found: Found, definition: Definition, start: BinlogPosition
     ) -> None:
+        assert self._there is not None
         stream, start = self._open(found, definition, start)
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(stream))
@@ -193,6 +235,8 @@ class MariadbSession:
                 self._undone,
                 found.server.has_small_names,
                 {each.full_name: each.uuids for each in found.tables},
+                plan.is_wanted(found.server, self._options, self._there, self._left_out),
+                self._born,
             )
             current = BinlogFollowing(
                 self._options, self._run, output, changes, stream, definition, self._progress
@@ -200,6 +244,9 @@ class MariadbSession:
             try:
                 self._progress.began(Phase.STREAM)
                 current.go()
+            except BeginAgain:
+                self._born = changes.unborn
+                raise
             finally:
                 self.commits += current.commits
 

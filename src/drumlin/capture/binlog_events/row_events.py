@@ -93,7 +93,7 @@ def columns_of(
         return _Columns(table, charsets, uuids).decode()
     except UnknownCharset as error:
         raise BadMap(f"table {table.full_name}: {error}") from None
-    except (IndexError, KeyError, UnicodeDecodeError):
+    except (IndexError, KeyError, ValueError, StopIteration):
         raise BadMap(f"table {table.full_name}: the binlog has a map that is damaged") from None
 
 

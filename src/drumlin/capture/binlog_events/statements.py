@@ -33,6 +33,8 @@ class Deed(Enum):
     ROWS_MOVED = auto()  # some came or went, which the binlog does not name
     RENAMED = auto()
     ALTERED = auto()
+    CREATED = auto()
+    CREATED_IF_MISSING = auto()  # ... or it was there already
     WRITTEN = auto()  # rows were changed, and the binlog has the statement in their place
 
 
@@ -211,5 +213,8 @@ def _created(words: _Words) -> list[Effect]:
         is_replaced = words.skip("REPLACE")
     if not words.skip("TABLE"):
         return []
+    deed = Deed.CREATED_IF_MISSING if words.keyword == "IF" else Deed.CREATED
     words.skip_if_exists()
-    return [Effect(Deed.EMPTIED if is_replaced else Deed.ALTERED, *words.table())]
+    table = words.table()
+    found = [Effect(Deed.EMPTIED, *table)] if is_replaced else []
+    return [*found, Effect(deed, *table)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.errors import DatabaseRefused
 from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ class Slot(NamedTuple):
     is_failover: bool  # whether standbys may have it, too
 
 
+class Leaf(NamedTuple):
+    """A partition that holds rows."""
+
+    root: int  # the oid of its partitioned table
+    oid: int
+    name: str
+    xid: str  # of the transaction that has last attached it, or a partition above it
+    may_select: bool
+
+
 class Publication(NamedTuple):
     """A publication, with its tables."""
 
@@ -95,20 +106,34 @@ SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relrepl
     WHERE i.indrelid = c.oid AND i.indimmediate AND i.indisvalid AND k.place <= i.indnkeyatts
       AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END), '{}'),
   coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
-    '{}'),
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}'),
   coalesce((SELECT array_agg(a.atttypid::int8 ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
-    '{}'),
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}'),
   coalesce((SELECT array_agg(a.atttypmod ORDER BY a.attnum) FROM pg_attribute a
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
-    '{}')
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      AND (a.attgenerated = '' OR (a.attgenerated = 's' AND with_stored.found))), '{}')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+-- A column of the catalog from PostgreSQL 18 on.
+CROSS JOIN (SELECT EXISTS (SELECT 1 FROM pg_publication p WHERE p.pubname = %s
+  AND to_jsonb(p) ->> 'pubgencols' = 's') AS found) with_stored
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
   -- Null: it has been dropped meanwhile.
   AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
 ORDER BY 2, 3
+"""
+_LEAVES: Final = """
+SELECT pg_partition_root(c.oid)::oid::int8, c.oid::int8, c.oid::regclass::text,
+  (SELECT i.xmin::text FROM pg_inherits i
+    WHERE i.inhrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))
+    ORDER BY age(i.xmin) LIMIT 1),
+  has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c WHERE c.relispartition AND c.relkind IN ('r', 'f')
+  -- Null: it has been dropped or detached meanwhile.
+  AND pg_partition_root(c.oid) IS NOT NULL AND has_table_privilege(c.oid, 'SELECT') IS NOT NULL
+ORDER BY 2
 """
 _TYPES: Final = """
 SELECT t.oid::int8, t.typname::text, t.typbasetype::int8, coalesce(e.oid, 0)::int8,
@@ -145,14 +170,38 @@ def server(connection: psycopg.Connection[Any]) -> Server:
     return Server(*row)
 
 
-def tables(connection: psycopg.Connection[Any]) -> list[FoundTable]:
-    """All tables that hold rows, by name: a partitioned table as one, without its partitions."""
+def tables(connection: psycopg.Connection[Any], publication: str) -> list[FoundTable]:
+    """All tables that hold rows, by name: a partitioned table as one, without its partitions.
+
+    `publication`: it may publish stored generated columns, from PostgreSQL 18 on.
+    """
     found = []
-    for *fixed, key, names, oids, modifiers in rows(connection, _TABLES):
+    for *fixed, key, names, oids, modifiers in rows(connection, _TABLES, (publication,)):
         columns = tuple(zip(names, oids, modifiers, strict=True))
         kinds = tuple(key_kind(int(oid), int(modifier)) for _, oid, modifier in key)
         found.append(FoundTable._make((*fixed, tuple(name for name, *_ in key), kinds, columns)))
     return found
+
+
+def leaves(connection: psycopg.Connection[Any]) -> list[Leaf]:
+    """The partitions of all partitioned tables."""
+    return [Leaf(*row) for row in rows(connection, _LEAVES)]
+
+
+def has_older_rows(connection: psycopg.Connection[Any], leaf: Leaf) -> bool | None:
+    """Whether a partition has rows that were written before it was attached; None: not known."""
+    if not leaf.may_select:
+        return None
+    name = leaf.name.replace("%", "%%")
+    statement = (
+        f"SELECT EXISTS (SELECT 1 FROM ONLY {name} "  # noqa: S608  quoted
+        "WHERE age(xmin) >= age(%s::text::xid))"
+    )
+    try:
+        ((found,),) = rows(connection, statement, (leaf.xid,))
+    except DatabaseRefused:  # dropped meanwhile, or a foreign table
+        return None
+    return bool(found)
 
 
 def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:
@@ -197,7 +246,7 @@ def publication(connection: psycopg.Connection[Any], name: str) -> Publication |
     for is_complete, is_of_all, is_by_root, is_owner, oids, filtered in rows(
         connection, _PUBLICATION, (name,)
     ):
-        found = {each.oid for each in tables(connection)} if is_of_all else set(oids)
+        found = {each.oid for each in tables(connection, name)} if is_of_all else set(oids)
         return Publication(is_complete, is_by_root, is_owner, frozenset(found), frozenset(filtered))
     return None
 

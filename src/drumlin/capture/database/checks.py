@@ -19,6 +19,8 @@ from drumlin.capture.database.catalog import (
 _VERSION_MIN: Final = 120000
 #: The first version that can publish a partitioned table as one.
 _ROOTS_FROM: Final = 130000
+#: The first version that can publish generated columns.
+_STORED_FROM: Final = 180000
 #: The first version whose slots can be synchronized to standbys.
 FAILOVER_FROM: Final = 170000
 
@@ -88,6 +90,13 @@ def table_problems(tables: Sequence[FoundTable], server: Server) -> list[Problem
                 "REPLICA IDENTITY USING INDEX ...; or leave it out by --tables"
             )
             found.append(Problem(f"table {each.full_name} has no key", cure))
+        elif hidden := set(each.key) - {name for name, *_ in each.columns}:
+            columns = ", ".join(sorted(hidden))
+            why = f"the key of table {each.full_name} has generated columns ({columns})"
+            cure = "a publication without them cannot tell the key; leave it out by --tables"
+            if server.version >= _STORED_FROM:
+                cure = "have the publication publish_generated_columns = stored"
+            found.append(Problem(why, cure))
         if each.kind == "p" and server.version < _ROOTS_FROM:
             cure = "PostgreSQL 13 publishes them as a whole; leave it out by --tables"
             found.append(Problem(f"table {each.full_name} is partitioned", cure))
@@ -139,5 +148,8 @@ def publication_problems(
 def publication_statement(name: str, tables: Sequence[FoundTable], server: Server) -> str:
     """The statement that creates the publication."""
     named = ", ".join(only(each) for each in tables)
-    options = " WITH (publish_via_partition_root)" if server.version >= _ROOTS_FROM else ""
-    return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{options}"
+    options = ["publish_via_partition_root"] if server.version >= _ROOTS_FROM else []
+    if server.version >= _STORED_FROM:
+        options.append("publish_generated_columns = stored")
+    how = f" WITH ({', '.join(options)})" if options else ""
+    return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {named}{how}"

@@ -72,6 +72,7 @@ def seen_now(connection: psycopg.Connection[Any]) -> Seen:
 
 def read_chunk(
     connection: psycopg.Connection[Any],
+    publication: str,
     table: FoundTable,
     after: Sequence[str] | None,
     rows_max: int,
@@ -90,7 +91,8 @@ def read_chunk(
         # Lock first: a table that is rewritten after the snapshot was taken would look empty.
         connection.execute(f"LOCK TABLE {catalog.only(table)} IN ACCESS SHARE MODE NOWAIT")
         ((text, high, block, segment),) = catalog.rows(connection, _SNAPSHOT)
-        now = {each.oid: each for each in catalog.tables(connection)}.get(table.oid)
+        every = catalog.tables(connection, publication)
+        now = {each.oid: each for each in every}.get(table.oid)
         if now != table:
             raise TableAltered
         rows, count = _rows(connection, table, after, rows_max, should_stop)

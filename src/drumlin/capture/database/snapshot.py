@@ -52,6 +52,7 @@ def create_slot(
 def take_over(
     connection: psycopg.Connection[Any],
     snapshot: str,
+    publication: str,
     tables: Sequence[FoundTable],
     should_stop: Callable[[], bool],
 ) -> list[FoundTable]:
@@ -69,7 +70,7 @@ def take_over(
     # A row security policy would hide rows that the stream contains: with this it is an error.
     catalog.run(connection, "SET LOCAL row_security = off")
     oids = [each.oid for each in tables]
-    then = {each.oid: each for each in catalog.tables(connection)}
+    then = {each.oid: each for each in catalog.tables(connection, publication)}
     for before in tables:
         found = then.get(before.oid)
         if found is None or found._replace(columns=before.columns) != before:

@@ -31,7 +31,7 @@ class AvroRows:
         schema = record_of(topic, columns, is_key=False)
         key_schema = record_of(topic, of_key, is_key=True)
         head = self._schemas.header(table, f"{topic}-value", schema)
-        key_head = self._schemas.header(table, f"{topic}-key", key_schema)
+        key_head = self._schemas.key_header(table, f"{topic}-key", key_schema)
         earlier = Earlier(self._schemas, schema["fields"], columns)
         return RowFormat(
             table,

@@ -7,6 +7,7 @@ from typing import Final
 
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.forms.debezium import DebeziumJson, Origin, Source
+from drumlin.capture.forms.headers import WithHeaders
 from drumlin.capture.values.form import Form, PlainJson
 from drumlin.client.values.registry import SchemaRegistry, as_registry
 from drumlin.version import __version__
@@ -31,7 +32,8 @@ def form_of(
     registry: SchemaRegistry | str | None,
     source: Source,
     name: str,
-    has_tombstones: bool,
+    has_tombstones: bool = True,
+    has_headers: bool = False,
 ) -> Form:
     """The form of a capture's records. `name`: of the source, in envelopes.
 
@@ -44,6 +46,13 @@ def form_of(
     if not has_tombstones and format_ in _PLAIN:
         raise CaptureRefused(f"--format {format_} has only tombstones to tell that a row is gone")
     origin = Origin(source, __version__, name)
+    form = _form(format_, registry, origin, has_tombstones)
+    return WithHeaders(form) if has_headers else form
+
+
+def _form(
+    format_: Format, registry: SchemaRegistry | str | None, origin: Origin, has_tombstones: bool
+) -> Form:
     if registry is None:
         if format_ is Format.JSON:
             return PlainJson()

@@ -147,7 +147,7 @@ class Debezium:
             schema, table = self._tables[record.topic]
             values = self._origin.values(schema, table, place)
             source = self._sources[record.topic] = self._source(values)
-        topic, key, row, time_ms, op, before = record
+        topic, key, row, time_ms, op, before, _ = record
         if time_ms is None:
             time_ms = place["ts_us"] // 1000
         value = self._envelope(topic, before, row, source, op, time.time_ns())

@@ -38,7 +38,7 @@ class DebeziumAvro(Debezium):
         schema = avro_of(envelope_schema(topic, columns, key, self._origin), set())
         of_keys = avro_of(key_schema(topic, of_key), set())
         head = self._latest[topic] = self._schemas.header(table, f"{topic}-value", schema)
-        key_head = self._schemas.header(table, f"{topic}-key", of_keys)
+        key_head = self._schemas.key_header(table, f"{topic}-key", of_keys)
         return RowFormat(
             table,
             [

@@ -5,13 +5,14 @@ The only file of this room that makes connections.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.client.values.errors import RegistryError, RegistryUnavailable, UnknownSchema
-from drumlin.client.values.registry import SchemaRegistry, register
+from drumlin.client.values.registry import SchemaRegistry, register, schema_of_version
 
 NO_SCHEMAS: Final = "Avro needs the packages fastavro and pyarrow: pip install fastavro pyarrow"
 HEADER_SIZE: Final = 5
@@ -57,6 +58,24 @@ class Schemas:
             ) from error
         return header(schema_id)
 
+    def key_header(self, table: str, subject: str, schema: Mapping[str, Any]) -> bytes:
+        """The same for keys, whose schema is a part of their bytes and must stay the first one.
+
+        Raises:
+            CaptureError: it is another one now, or the registry refuses it.
+            RegistryUnavailable: the registry cannot be reached.
+        """
+        head = self.header(table, subject, schema)
+        with contextlib.suppress(UnknownSchema):  # somebody has deleted the first version
+            first = schema_of_version(self._registry, subject, 1).id
+            if first != _id_of(head):
+                raise CaptureError(
+                    f"table {table}: keys have the schema {_id_of(head)} of subject {subject} now, "
+                    f"and had {first}, so that they are not equal to those in the topic: take "
+                    "another --prefix; or delete the subject, if no topic has such keys"
+                )
+        return head
+
     def find(self, head: bytes) -> Any:
         """The parsed schema that the header of a payload names.
 
@@ -66,7 +85,7 @@ class Schemas:
         """
         from drumlin.client.values.schema_cache import cache_of
 
-        schema_id = int.from_bytes(head[1:], "big")
+        schema_id = _id_of(head)
         try:
             found = cache_of(self._registry).schemas([schema_id])[schema_id]
         except UnknownSchema as error:
@@ -74,6 +93,10 @@ class Schemas:
         if isinstance(found, UnknownSchema) or found.kind != "AVRO":
             raise ValueError(f"schema {schema_id} of the registry is no Avro schema")
         return json.loads(found.text)
+
+
+def _id_of(head: bytes) -> int:
+    return int.from_bytes(head[1:], "big")
 
 
 def head_of(data: bytes) -> bytes:

@@ -15,7 +15,15 @@ from drumlin.capture.forms import binary
 from drumlin.capture.forms.binary import Encode
 from drumlin.capture.forms.numbers import big_endian, scale_of, unscaled
 from drumlin.capture.values.arrays import Elements, parse_array
-from drumlin.capture.values.plain import BadText, Convert, UnknownSymbol, base64_text, boolean
+from drumlin.capture.values.plain import (
+    BadText,
+    Convert,
+    UnknownSymbol,
+    base64_text,
+    boolean,
+    floating,
+    integer,
+)
 
 Read = Callable[[str], Any]
 #: A decimal that tells its scale in each value: a record of `scale` and `value`.
@@ -138,6 +146,8 @@ def converter(shape: Shape) -> Convert:
             return "[" + ",".join(items) + "]"
 
         return array
+    if read in _AS_JSON:
+        return _AS_JSON[read]
     write = _JSON_WRITERS[shape.primitive]
     if read is as_it_is:
         return write
@@ -149,11 +159,6 @@ def fits(shape: Shape, value: str) -> bool:
     return value == "null" or value[:1] in _BEGINNINGS.get(shape.primitive, _NUMBER)
 
 
-def _number(value: float) -> str:
-    return repr(value) if value - value == 0 else f'"{_SPECIAL[str(value)]}"'
-
-
-_SPECIAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBER: Final = '-0123456789"'  # also "NaN"
 _BEGINNINGS: Final = {
     "string": '"',
@@ -162,12 +167,12 @@ _BEGINNINGS: Final = {
     VARIABLE: "{",
     ARRAY: "[",
 }
+#: Those whose text is JSON already, or nearly.
+_AS_JSON: Final[dict[Read, Convert]] = {truth: boolean, whole: integer, real: floating}
 _JSON_WRITERS: Final[dict[str, Callable[[Any], str]]] = {
     "boolean": lambda value: "true" if value else "false",
     "int": str,
     "long": str,
-    "float": _number,
-    "double": _number,
     "bytes": base64_text,
     "string": encode_basestring,
 }

@@ -7,8 +7,8 @@ nothing more: its open transaction is aborted, and a new producer takes over.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.errors import CaptureError, CaptureRefused
 from drumlin.capture.log.names import Names, name_of, own_topic_pattern
@@ -21,7 +21,7 @@ from drumlin.capture.log.position import (
     decode_definition,
     decode_position,
 )
-from drumlin.capture.values.record import Data, Record, shown
+from drumlin.capture.values.record import Data, Headers, Record, shown
 from drumlin.client.errors import ClientError
 from drumlin.client.needs_arrow import has_arrow
 from drumlin.client.topic_partition import TopicPartition
@@ -109,6 +109,10 @@ class Output:
         """The last committed definition, even if another process has written it."""
         return read_definition(self._client, self._names)
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """The ids of those topics that exist."""
+        return topic_ids(self._client, topics)
+
     def read_position(self) -> Position | None:
         """The last committed position, even if another process has written it."""
         return read_position(self._client, self._names)
@@ -130,8 +134,8 @@ class Output:
         """Write the rows as columns or one by one: to keep order, never both in a transaction."""
         rows, self._rows, self._rows_bytes = self._rows, [], 0
         if not as_columns:
-            for topic, key, value, time_ms, *_ in rows:
-                self._write(topic, key, value, time_ms)
+            for topic, key, value, time_ms, _, _, headers in rows:
+                self._write(topic, key, value, time_ms, headers=headers)
             if self.size_bytes - self._flushed_bytes >= _BUFFER_BYTES:
                 self._flush()
         elif rows:
@@ -158,11 +162,14 @@ class Output:
                 ),
                 delivery=lowlevel.DeliveryRules(buffer_bytes=_BUFFER_BYTES),
             )
-        topics, keys, values, times, *_ = zip(*rows, strict=True)
+        topics, keys, values, times, _, _, headers = zip(*rows, strict=True)
         data = pa.binary()
         columns = [pa.array(topics, pa.string()), pa.array(keys, data), pa.array(values, data)]
         columns.append(pa.array(times, pa.int64()))
         names = ["topic", "key", "value", "timestamp"]
+        if any(headers):  # all rows of a capture have some, or none
+            columns.append(_header_column(headers))
+            names.append("headers")
         self._appender.add(pa.RecordBatch.from_arrays(columns, names))
 
     @contextlib.contextmanager
@@ -181,6 +188,7 @@ class Output:
         value: Data | None,
         time_ms: int | None,
         partition: int | None = None,
+        headers: Headers = (),
     ) -> None:
         writer = self._writers.get(topic)
         if writer is None:
@@ -188,7 +196,7 @@ class Output:
                 topic, batch_bytes=_BATCH_BYTES, buffer_bytes=_BUFFER_BYTES
             )
         try:
-            writer.send(value, key=key, timestamp=time_ms, partition=partition)
+            writer.send(value, key=key, timestamp=time_ms, partition=partition, headers=headers)
         except ClientError as error:
             raise self._explained(writer, error) from error
 
@@ -215,6 +223,19 @@ def has_own_topic(client: Client, names: Names) -> bool:
     from drumlin import lowlevel
 
     return names.topic in lowlevel.look_up_topics(client, [names.topic]).found
+
+
+def topic_ids(client: Client, topics: Iterable[str]) -> dict[str, str | None]:
+    """The ids of those topics that exist; None: not known to the cluster, or not now."""
+    from drumlin import lowlevel
+    from drumlin.wire.error_codes import ErrorCode
+
+    found, refused = lowlevel.look_up_topics(client, sorted(set(topics)))
+    ids = {name: each.topic_id for name, each in found.items()}
+    unsure = [
+        name for name, code in refused.items() if code is not ErrorCode.unknown_topic_or_partition
+    ]
+    return ids | dict.fromkeys(unsure)
 
 
 def read_position(client: Client, names: Names) -> Position | None:
@@ -248,6 +269,15 @@ def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
                         f"{definition.database}): take another --prefix, or the --name of that "
                         "one, or `drumlin capture remove` it"
                     )
+
+
+def _header_column(headers: Sequence[Headers]) -> Any:
+    import pyarrow as pa
+
+    # Rows of a transaction share theirs.
+    known = {each: [{"key": key, "value": value} for key, value in each] for each in set(headers)}
+    type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.array([known[each] for each in headers], type_)
 
 
 def _size(data: Data) -> int:

@@ -39,7 +39,8 @@ class BinlogPosition:
 
     `last`: the transaction before this place, by which the binlog is recognized; `before`: the
     place before that transaction. Both are None until there was one. `prepared`: the XA
-    transactions that were prepared, and change no captured table.
+    transactions that were prepared, and change no captured table. `created`: tables that were
+    created before this place, and are to be captured.
     """
 
     gtids: str  # the last of every domain
@@ -47,6 +48,7 @@ class BinlogPosition:
     last: str | None = None
     last_time_s: int | None = None
     prepared: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ def decode_position(value: bytes) -> Position:
 
 
 def _binlog(found: Any) -> BinlogPosition:
-    return BinlogPosition(**{**found, "prepared": tuple(found["prepared"])})
+    lists = {name: tuple(found.get(name, ())) for name in ("prepared", "created")}
+    return BinlogPosition(**{**found, **lists})
 
 
 def decode_definition(value: bytes) -> Definition:
@@ -176,6 +179,8 @@ def decode_definition(value: bytes) -> Definition:
                 tuple(each["key"]),
                 tuple(each["key_kinds"]),
                 bool(each.get("is_read", True)),
+                each.get("topic_id"),
+                None if each.get("leaves") is None else tuple(map(int, each["leaves"])),
             )
             for each in found["tables"]
         ]

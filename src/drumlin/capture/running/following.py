@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes
@@ -16,12 +17,13 @@ from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
+from drumlin.capture.errors import CaptureError, DatabaseLost
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
-from drumlin.capture.running import plan, wal_limit
+from drumlin.capture.running import plan, wal_limit, watching
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
@@ -73,6 +75,7 @@ class Following:
         self._streamed = StreamedTransactions()
         self._silent_until_s = self._look_at_s = self._sample_at_s = 0.0
         self._transactions = 0  # that wait for the next commit
+        self._count_before = 0  # of records, when the current transaction began
         self._timeline = timeline
         lsn, now_s = changes.end_lsn, time.monotonic()
         self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
@@ -87,8 +90,15 @@ class Following:
             TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop in the middle of a transaction.
         """
-        with contextlib.closing(self._streamed):
-            self._follow()
+        try:
+            with contextlib.closing(self._streamed):
+                self._follow()
+        except DatabaseLost:
+            raise
+        except CaptureError:
+            if self._has_lost_topic():  # what is missing there may be all that is wrong
+                raise BeginAgain from None
+            raise
 
     def _follow(self) -> None:
         pace, changes, stream, output = self._pace, self._changes, self._stream, self._output
@@ -135,13 +145,14 @@ class Following:
     def _take(self, message: Message) -> None:
         if isinstance(message, Begin):
             self._reading.began(message.xid)
+            self._count_before = self._output.record_count
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
         for record in self._records(message):
             self._send(record, self._changes.place)
         if isinstance(message, Commit):
             # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
-            if self._output.record_count:
+            if self._output.record_count > self._count_before:
                 self._transactions += 1
                 self._pace.took(self._changes.end_lsn, time.monotonic())
             else:
@@ -220,7 +231,7 @@ class Following:
             return
         self._look_at_s = now_s + LOOK_S
         wal_limit.check(self._connection, self._options)
-        every = catalog.tables(self._connection)
+        every = catalog.tables(self._connection, Names(self._options.name).publication)
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
@@ -229,3 +240,21 @@ class Following:
         if in_log is None or in_log.encode() != self._definition.encode():
             raise BeginAgain
         plan.refuse(plan.made_anew(self._definition, every))
+        if self._has_lost_topic():
+            raise BeginAgain
+        if not self._changes.in_transaction:
+            self._look_at_partitions()
+
+    def _has_lost_topic(self) -> bool:
+        ids = self._output.topic_ids(self._definition.topics)
+        return watching.has_lost_topic(self._definition, ids)
+
+    def _look_at_partitions(self) -> None:
+        leaves = catalog.leaves(self._connection)
+        has_older_rows = partial(catalog.has_older_rows, self._connection)
+        now, told = watching.with_leaves(self._definition, leaves, has_older_rows)
+        if now is not self._definition:
+            self._definition = now
+            self._commit(now)
+        for each in told:
+            self._options.tell(each)

@@ -82,7 +82,7 @@ def look(
     server = catalog.server(connection)
     slot = catalog.slot(connection, names.slot)
     problems = checks.server_problems(server, slot, options.is_failover)
-    every = catalog.tables(connection)
+    every = catalog.tables(connection, names.publication)
     matching = checks.chosen(every, options.tables)
     publication = catalog.publication(connection, names.publication)
     tables = matching

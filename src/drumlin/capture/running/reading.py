@@ -44,6 +44,7 @@ class Reading:
     def __init__(
         self,
         connection: psycopg.Connection[Any],
+        publication: str,
         tables: Iterable[Table],
         types: Types,
         rows: TopicRows,
@@ -52,7 +53,8 @@ class Reading:
         form: Form | None = None,
     ) -> None:
         self._form: Form = PlainJson() if form is None else form
-        self._connection, self._types, self._rows = connection, types, rows
+        self._connection, self._publication = connection, publication
+        self._types, self._rows = types, rows
         self._needed = needed
         self._should_stop = should_stop
         self._left = list(tables)
@@ -162,7 +164,12 @@ class Reading:
         assert self._found is not None
         try:
             chunk = chunks.read_chunk(
-                self._connection, self._found, self._after, self._rows_max, self._should_stop
+                self._connection,
+                self._publication,
+                self._found,
+                self._after,
+                self._rows_max,
+                self._should_stop,
             )
         except TableAltered:
             self._found = chunk = None
@@ -180,7 +187,7 @@ class Reading:
         if self._found is not None:
             return True
         table = self._left[0]
-        every = {each.oid: each for each in catalog.tables(self._connection)}
+        every = {each.oid: each for each in catalog.tables(self._connection, self._publication)}
         found = every.get(table.oid)
         if found is None:  # dropped: the topic keeps its rows
             self._is_at_end = True

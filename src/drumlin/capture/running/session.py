@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes, RowsNeeded, Table
@@ -23,8 +24,8 @@ from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.messages.lsn import lsn_text
-from drumlin.capture.running import following, plan, wal_limit
+from drumlin.capture.messages.lsn import lsn_text, parse_lsn
+from drumlin.capture.running import following, plan, wal_limit, watching
 from drumlin.capture.running.beginning import (
     FromSnapshot,
     FromStream,
@@ -170,11 +171,7 @@ class Session:
         known = None if is_anew else definition
         found = plan.look(connection, self.options, names, known, position is not None)
         check_form(known, self.options.form.name)
-        ended: Mapping[int, int] = {}
-        if has_changed_timeline(position, found.server):
-            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
-                ended = failover.ended_timelines(asked, found.server.timeline)
-        begin = beginning(position, definition, found.slot, found.server, names.slot, ended)
+        begin = self._beginning(position, definition, found)
         if isinstance(begin, FromSnapshot):
             form = self.options.form.name
             definition = found.definition(self.options.prefix, names.topic, form)
@@ -194,20 +191,39 @@ class Session:
         if isinstance(begin, FromSnapshot):
             plan.publish(connection, found, names, should_stop)
             plan.publish_added(connection, found, definition, names, should_stop)
+            self._check_not_fenced()
             if begin.drops_slot:
                 catalog.rows(connection, "SELECT pg_drop_replication_slot(%s)", (names.slot,))
             taken = SnapshotRun(self.options, names, self._client, output, self.run, self._progress)
-            lsn = taken.take(connection, found, definition)
+            lsn, definition = taken.take(connection, found, definition)
             begin = FromStream(lsn, lsn)
         else:
             plan.publish_added(connection, found, definition, names, should_stop)
             create_topics(self._client, definition, self.options.partitions)
+            definition = self._watched(connection, output, definition, reached)
             self._keep_on_standbys(found)
             self.options.tell(f"continuing at {lsn_text(begin.lsn)}")
             self._tell_tables(found)
         self.commits += 1
         self._tell_of_standbys(connection)
         self._follow(connection, output, definition, found.identity, begin)
+
+    def _beginning(
+        self, position: Position | None, definition: Definition | None, found: Found
+    ) -> FromSnapshot | FromStream:
+        ended: Mapping[int, int] = {}
+        if has_changed_timeline(position, found.server):
+            with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
+                ended = failover.ended_timelines(asked, found.server.timeline)
+        try:
+            return beginning(
+                position, definition, found.slot, found.server, self._names.slot, ended
+            )
+        except CaptureRefused:
+            if outputs.read_position(self._client, self._names) != position:
+                # Fenced meanwhile: the other capture has moved position and slot.
+                raise BeginAgain from None
+            raise
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
         """The tables to add to an existing capture; none if any of them cannot be added."""
@@ -235,6 +251,24 @@ class Session:
                 self.options.tell(f"not captured, as it came later: {why}")
         self._left_out.update(found.left_out)
 
+    def _watched(
+        self,
+        connection: psycopg.Connection[Any],
+        output: Output,
+        definition: Definition,
+        reached: Position,
+    ) -> Definition:
+        """The definition with what has changed meanwhile without a trace in the stream."""
+        ids, leaves = output.topic_ids(definition.topics), catalog.leaves(connection)
+        has_older_rows = partial(catalog.has_older_rows, connection)
+        now, told = watching.with_topics(definition, ids)
+        now, more = watching.with_leaves(now, leaves, has_older_rows)
+        if now is not definition:
+            output.commit(reached, now)
+        for each in (*told, *more):
+            self.options.tell(each)
+        return now
+
     def _keep_on_standbys(self, found: Found) -> None:
         if self.options.is_failover and found.slot is not None and not found.slot.is_failover:
             with contextlib.closing(failover.connect(self.options.url, found.identity)) as asked:
@@ -252,6 +286,21 @@ class Session:
             )
         self._is_failover_told = True
 
+    def _check_slot(self, connection: psycopg.Connection[Any], lsn: int) -> None:
+        """Make sure that the slot has all changes after this LSN, now that nobody can advance it.
+
+        The server does not refuse an earlier LSN than the slot's: it begins at the slot's.
+        """
+        slot = catalog.slot(connection, self._names.slot)
+        if slot is None or parse_lsn(slot.confirmed_lsn or "0/0") > lsn:
+            raise BeginAgain
+
+    def _check_not_fenced(self) -> None:
+        """Make sure that a predecessor does not replace the slot of the capture that fenced it."""
+        position = outputs.read_position(self._client, self._names)
+        if position is None or position.run != self.run:
+            raise BeginAgain
+
     def _follow(
         self,
         connection: psycopg.Connection[Any],
@@ -266,8 +315,10 @@ class Session:
             for topic in sorted(self._needed | {each.topic for each in unread}):
                 rows.load(self._client, topic)
             types = Types(catalog.types(connection))
-            form = self.options.form
-            reading = Reading(connection, unread, types, rows, self._needed, should_stop, form)
+            publication, needed, form = self._names.publication, self._needed, self.options.form
+            reading = Reading(
+                connection, publication, unread, types, rows, needed, should_stop, form
+            )
             on_truncate = self.options.on_truncate
             changes = Changes(
                 definition.tables,
@@ -279,9 +330,10 @@ class Session:
                 form,
                 definition.database,
             )
-            url, slot, publication = self.options.url, self._names.slot, self._names.publication
-            stream = Stream(url, identity, slot, publication, begin.lsn)
+            slot = self._names.slot
+            stream = Stream(self.options.url, identity, slot, publication, begin.lsn)
             stack.enter_context(contextlib.closing(stream))
+            self._check_slot(connection, begin.lsn)
             current = Following(
                 self.options,
                 self.run,

@@ -16,11 +16,11 @@ from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.kept_rows import TopicRows
-from drumlin.capture.log.output import Output
+from drumlin.capture.log.output import Output, topic_ids
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
-from drumlin.capture.running import wal_limit
-from drumlin.capture.running.following import LOOK_S
+from drumlin.capture.running import wal_limit, watching
+from drumlin.capture.running.following import LOOK_S, BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Progress
@@ -58,15 +58,16 @@ class SnapshotRun:
 
     def take(
         self, connection: psycopg.Connection[Any], found: Found, definition: Definition
-    ) -> int:
-        """Copy all tables; returns the LSN at which the stream continues.
+    ) -> tuple[int, Definition]:
+        """Copy all tables; returns the LSN at which the stream continues, and what was copied.
 
         Raises:
-            DatabaseLost, CaptureError, ClientError: the snapshot must be taken again.
+            DatabaseLost, CaptureError, ClientError, BeginAgain: the snapshot must be taken again.
             TooMuchWal: the server keeps more WAL than the limit allows.
             Stopped: the capture was asked to stop.
         """
         create_topics(self._client, definition, self._options.partitions)
+        ids = topic_ids(self._client, definition.topics)
         replication = failover.connect(self._options.url, found.identity)
         with contextlib.closing(replication):
             should_stop = self._options.should_stop
@@ -74,7 +75,10 @@ class SnapshotRun:
             lsn, name = snapshot.create_slot(
                 replication, self._names.slot, is_failover, should_stop
             )
-            tables = snapshot.take_over(connection, name, found.tables, should_stop)
+            tables = snapshot.take_over(
+                connection, name, self._names.publication, found.tables, should_stop
+            )
+        leaves = catalog.leaves(connection)
         self._place = place_of(definition.database, "true", lsn)
         types = Types(catalog.types(connection))
         topics = {each.oid: each.topic for each in definition.tables}
@@ -83,9 +87,13 @@ class SnapshotRun:
             self._progress.unread_tables -= 1
             self._options.tell(f"{table.full_name}: {count:,} rows in topic {topics[table.oid]}")
         catalog.run(connection, "COMMIT")
-        self._commit(Position(self._run, lsn, found.server.timeline, lsn))
+        definition, _ = watching.with_topics(definition, ids)
+        definition, _ = watching.with_leaves(definition, leaves, lambda _: None)
+        if watching.has_lost_topic(definition, topic_ids(self._client, definition.topics)):
+            raise BeginAgain
+        self._commit(Position(self._run, lsn, found.server.timeline, lsn), definition)
         self._options.tell(f"the snapshot is complete, as of {lsn_text(lsn)}")
-        return lsn
+        return lsn, definition
 
     def _take_table(
         self, connection: psycopg.Connection[Any], table: FoundTable, topic: str, types: Types
@@ -121,9 +129,9 @@ class SnapshotRun:
             self._commit(Position(self._run, None))
             self._check_wal()
 
-    def _commit(self, position: Position) -> None:
+    def _commit(self, position: Position, definition: Definition | None = None) -> None:
         count = self._output.record_count
-        self._output.commit(replace(position, counts=self._progress.counts(count)))
+        self._output.commit(replace(position, counts=self._progress.counts(count)), definition)
         self._progress.wrote(count, 0)
 
     def _check_wal(self) -> None:

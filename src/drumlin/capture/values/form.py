@@ -95,4 +95,6 @@ def columns_of(value: str) -> dict[str, str]:
         _, end = _DECODER.raw_decode(value, colon + 1)
         found[str(name)] = value[colon + 1 : end]
         position = end + 1 if value[end : end + 1] == "," else end
+    if value[position:] != "}":
+        raise ValueError("no JSON object alone")
     return found

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 Data: TypeAlias = str | bytes
 #: Where a change comes from, in the database's own terms: position, transaction, `snapshot`.
 Place: TypeAlias = Mapping[str, Any]
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Op(StrEnum):
@@ -31,6 +32,7 @@ class Record(NamedTuple):
     time_ms: int | None  # of the source's commit
     op: Op = Op.CREATE
     before: Data | None = None  # the row before, if the source tells it and the form wants it
+    headers: Headers = ()
 
 
 def place_of(database: str, snapshot: str, lsn: int) -> Place:

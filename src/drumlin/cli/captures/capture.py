@@ -121,6 +121,9 @@ def postgres(
             help="Whether a tombstone follows Debezium's envelope of a delete.",
         ),
     ] = True,
+    headers: Annotated[
+        bool, Option("--headers", help="Tell LSN, transaction and operation in headers.")
+    ] = False,
     failover: Annotated[
         bool,
         Option(
@@ -169,6 +172,7 @@ def postgres(
             format=format_.value,
             registry=_registry_in(registry_config),
             tombstones=tombstones,
+            headers=headers,
             failover=failover,
             metrics_listener=metrics_listener,
             stop=_stop_by_signal(),

@@ -6,6 +6,7 @@ password need not be where others see it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -260,12 +261,14 @@ def land(
         if status:
             _show(now, as_json)
             return
-        with _spark() as spark:
+        stop = threading.Event()
+        with _spark() as spark, _told_of_the_end(stop):
+            _stop_by_signal(stop)
             done = landing.land(
                 spark,
                 asked.topics,
                 asked.to,
-                stop=_stop_by_signal(),
+                stop=stop,
                 on_progress=_progress(),
                 on_retry=_retried,
                 rebuild=rebuild,
@@ -380,6 +383,7 @@ def _told() -> Iterator[None]:
 
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     from drumlin.spark.java import ensure_java
@@ -395,12 +399,29 @@ def _spark() -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
+        with contextlib.suppress(OSError, Py4JError):  # it has ended
+            spark.stop()
 
 
-def _stop_by_signal() -> threading.Event:
+@contextmanager
+def _told_of_the_end(stop: threading.Event) -> Iterator[None]:
+    """Who ends all processes of a service, as systemd does, ends Spark in the middle of a batch.
+
+    Raises:
+        output.Failure: what was raised after the signal, in one line.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not stop.is_set():
+            raise
+        why = f"{error}".partition("\n")[0]
+        text = f"ended in the middle of a batch, which the next run lands: {why}"
+        raise output.Failure(text) from error
+
+
+def _stop_by_signal(stop: threading.Event) -> None:
     """Ctrl-C and SIGTERM let it end after the batch at hand; a second one ends it at once."""
-    stop = threading.Event()
 
     def told(number: int, _: object) -> None:
         if stop.is_set():
@@ -410,7 +431,6 @@ def _stop_by_signal() -> threading.Event:
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, told)
-    return stop
 
 
 def _progress() -> Callable[[Landing], None]:

@@ -178,9 +178,10 @@ class ConsumerEngine:
         self._raise_end()
         if self._protocol is not None and self._protocol.membership.failure is not None:
             code: ErrorCode = self._protocol.membership.failure
-            raise MembershipEnded(
-                f"group {self._group_id!r} refuses this member: {code.name}", code
-            )
+            why = code.name
+            if code is ErrorCode.fenced_instance_id:
+                why += ", as another one has joined with its instance id"
+            raise MembershipEnded(f"group {self._group_id!r} refuses this member: {why}", code)
         for state in self.positions:
             if state.failure is not None and not state.is_paused:
                 raise state.failure

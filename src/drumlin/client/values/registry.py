@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException, IncompleteRead
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from drumlin.client.values.errors import RegistryError, RegistryUnavailable, UnknownSchema
 from drumlin.peer.retry import Deadline
@@ -119,7 +119,18 @@ def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
     Raises:
         UnknownSchema, RegistryError, RegistryUnavailable
     """
-    answer = _call(registry, f"{_subject(subject)}/versions/latest")
+    return schema_of_version(registry, subject, "latest")
+
+
+def schema_of_version(
+    registry: SchemaRegistry, subject: str, version: int | Literal["latest"]
+) -> RegisteredSchema:
+    """A version of a subject; the first one is 1.
+
+    Raises:
+        UnknownSchema, RegistryError, RegistryUnavailable
+    """
+    answer = _call(registry, f"{_subject(subject)}/versions/{version}")
     return _schema(registry, answer, _id(answer))
 
 

@@ -241,6 +241,14 @@ class ShardWriter(Generic[Shard, StateRecord]):
         check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         return batches
 
+    def packer(self, shard: Shard) -> RecordPacker[StateRecord]:
+        """Packs records for the shard's partition; see `write_batches_at_once`.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, or another error if the partition cannot be written to.
+        """
+        return self._packer(self.led(shard))
+
     def _packer(self, led: LedPartition) -> RecordPacker[StateRecord]:
         bytes_max = record_bytes_max(led.batch_bytes_max)
         return RecordPacker(self._encode, self._clock.wall_ms(), self._codec(), bytes_max=bytes_max)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
 #: Options that this function sets itself.
 _DECIDED: Final = {
-    "kafka.isolation.level": "committed records count",
-    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topic"),
+    "kafka.isolation.level": "the query's changes are compared with committed records",
+    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it is derived from the topic"),
     "delivery": "it is exactly-once",
-    "rowsMayDiffer": "runs with other rows are told apart",
-    "writeTimestamps": "records have the time of writing",
-    "transactionalGroup": "a query has no offsets",
+    "rowsMayDiffer": "a run with other rows is another batch",
+    "writeTimestamps": "the timestamp of a record is the time at which it is written",
+    "transactionalGroup": "a query has no offsets to commit",
 }
 
 

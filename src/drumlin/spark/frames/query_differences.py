@@ -32,13 +32,13 @@ def rows_of(frame: DataFrame, key: Sequence[str] | None) -> DataFrame:
     from drumlin.spark.writing.columns import written_columns
 
     if frame.isStreaming:
-        raise OptionError("a query is compared as a whole: this DataFrame is a stream")
+        raise OptionError("this DataFrame is a stream, but a query is compared as a whole")
     if key is not None:
         return _as_json(frame, key)
     if sorted(frame.columns) != ["key", "value"]:
         raise OptionError(
-            "without `key`, which names columns, the query has the columns key and value, and no "
-            f"others: it has {', '.join(frame.columns)}"
+            "without the argument `key` the query must have exactly the columns key and value; it "
+            f"has {', '.join(frame.columns)}"
         )
     written_columns(frame.schema, "", with_timestamps=False)
     binary = [f"CAST({name} AS BINARY) AS {name}" for name in ("key", "value")]

@@ -111,7 +111,7 @@ class QuerySink:
                 return None  # this run's changes may have been committed
             return f"{who} has written changes of its own; this one has changed nothing"
         if any(each.endswith(refusals.of_run("", run)) for each in state.refused):
-            return f"{who} has begun, and has ended this one, which has changed nothing"
+            return f"{who} has begun, and has fenced this one, which has changed nothing"
         return None
 
     def _state(self) -> SinkState | None:

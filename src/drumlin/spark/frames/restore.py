@@ -29,11 +29,11 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
 #: Options that a restore sets by itself.
 _DECIDED: Final = {
-    "kafka.isolation.level": "what is committed is restored",
-    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it follows from the topics"),
+    "kafka.isolation.level": "only committed records are restored",
+    **dict.fromkeys(("topic", "sinkId", "writeId", "sinkIsNew"), "it is derived from the topics"),
     "delivery": "it is exactly-once",
-    "writeTimestamps": "records keep theirs",
-    "transactionalGroup": "a group of its own has the offsets",
+    "writeTimestamps": "restored records keep their timestamps",
+    "transactionalGroup": "a restore keeps its offsets in a group of its own",
 }
 
 

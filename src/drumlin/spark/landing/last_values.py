@@ -19,6 +19,9 @@ def read_lake(spark: SparkSession, folder: str) -> DataFrame:
     Args:
         folder: the folder of a lake that `land` has written, as a path or `hdfs://…`.
 
+    Returns:
+        One row per record, with the columns that the page on landing lists.
+
     Raises:
         LandingRefused: loads are missing.
         AnalysisException: Spark finds no files there.

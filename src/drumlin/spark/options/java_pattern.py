@@ -64,7 +64,7 @@ def python_pattern(java: str) -> str:
     try:
         re.compile(pattern)
     except (re.error, OverflowError) as error:
-        raise ValueError(f"{java!r} is not a regular expression of use here: {error}") from None
+        raise ValueError(f"{java!r} is not a supported regular expression: {error}") from None
     return pattern
 
 
@@ -77,7 +77,7 @@ class _Translation:
         flags = [each[1] for each in _FLAGS.finditer(java)]
         self._folds_case = any("i" in each for each in flags)
         if any(set(each) - set("imsu") for each in flags):
-            raise self._refused("of its flags only i, m, s and u are understood")
+            raise self._refused("only the flags i, m, s and u are supported")
 
     def run(self) -> str:
         parts = []
@@ -129,14 +129,14 @@ class _Translation:
             known = _SHORT_CLASSES[letter.lower()]
             return TOPIC_CHARACTERS - known if letter.isupper() else known
         if not letter or letter.isalnum():
-            raise self._refused(f"'\\{letter}' is not understood")
+            raise self._refused(f"'\\{letter}' is not supported")
         return letter
 
     def _property(self, name: str) -> frozenset[str]:
         bare = name.removeprefix("java").removeprefix("Is").lower()
         bare = re.sub(r"^(general_category|gc|script|sc)=", "", bare)
         if bare not in _PROPERTIES:
-            raise self._refused(f"'\\p{{{name}}}' is not understood")
+            raise self._refused(f"'\\p{{{name}}}' is not supported")
         return _PROPERTIES[bare]
 
     def _class(self) -> frozenset[str]:

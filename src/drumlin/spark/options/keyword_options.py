@@ -50,7 +50,7 @@ def with_keywords(
     found = {row.name: each for row, each in keywords.items() if row.key not in given}
     for row, value in keywords.items():
         if row.key in given and value is not None and _text(value) != row.default:
-            raise OptionError(f"option '{row.name}' is given twice, by two spellings of its name")
+            raise OptionError(f"option '{row.name}' is given twice, in two spellings of its name")
     return {**options, **found}
 
 
@@ -58,7 +58,9 @@ def _with_argument(
     options: dict[str, str], row: Option[Any], value: str, argument: str
 ) -> dict[str, str]:
     if options.get(row.key, value) != value:
-        raise OptionError(f"option '{row.name}' is the argument {argument}, and differs from it")
+        raise OptionError(
+            f"option '{row.name}' and the argument {argument} are one setting, and differ"
+        )
     return {**options, row.key: value}
 
 

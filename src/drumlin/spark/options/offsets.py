@@ -117,11 +117,11 @@ def parse_offsets(text: str) -> OffsetLimit:
     for key, offset in offsets.items():
         if offset < EARLIEST:
             raise ValueError(
-                f"{offset} is no offset of {key}: below 0 there are only {LATEST}, the latest, "
-                f"and {EARLIEST}, the earliest"
+                f"{key}: {offset} is not an offset; the only negative ones are {LATEST}, the "
+                f"latest, and {EARLIEST}, the earliest"
             )
         if offset > _INT64_MAX:
-            raise ValueError(f"{offset} is no offset of {key}: the largest is {_INT64_MAX}")
+            raise ValueError(f"{key}: {offset} is not an offset; the largest is {_INT64_MAX}")
     return OffsetLimit(offsets, topics=topics)
 
 
@@ -135,9 +135,9 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
     times = _by_partition(_json_object(text, example), text, example)
     for key, milliseconds in times.items():
         if milliseconds < 0:
-            raise ValueError(f"{key}: milliseconds since 1970 are not negative: {milliseconds}")
+            raise ValueError(f"{key}: milliseconds since 1970 must not be negative: {milliseconds}")
         if milliseconds > _INT64_MAX:
-            raise ValueError(f"{key}: {milliseconds} milliseconds are above {_INT64_MAX}")
+            raise ValueError(f"{key}: {milliseconds} milliseconds are more than {_INT64_MAX}")
     return times
 
 
@@ -157,7 +157,7 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
         raise ValueError(f'expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
     for topic, partition in assigned:
         if not 0 <= partition <= _INT32_MAX:
-            raise ValueError(f"{partition} is no partition of {topic!r}: they begin at 0")
+            raise ValueError(f"{topic!r} has no partition {partition}: numbers begin at 0")
     return assigned
 
 

@@ -202,5 +202,5 @@ def time_ms(text: str) -> int:
     """
     milliseconds = whole_number(text)
     if milliseconds < 0:
-        raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")
+        raise ValueError(f"milliseconds since 1970 must not be negative: {milliseconds}")
     return milliseconds

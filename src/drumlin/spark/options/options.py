@@ -166,7 +166,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
     ways = (rows.ASSIGN, rows.SUBSCRIBE, rows.SUBSCRIBE_PATTERN)
     given = [each for each in ways if each.is_in(options)]
     if len(given) != 1:
-        hint = "" if given or not TOPIC.is_in(options) else "; 'topic' names where a sink writes"
+        hint = "" if given or not TOPIC.is_in(options) else "; 'topic' is an option of the sink"
         raise OptionError(
             "exactly one of the options 'assign', 'subscribe', 'subscribePattern' must be "
             f"specified, not {len(given)}{hint}"

@@ -36,7 +36,7 @@ HEADERS_COLUMN: Final = "headers"
 
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
-_NAMED_ELSEWHERE: Final = "the topic is named elsewhere"
+_NAMED_ELSEWHERE: Final = "the topic is an argument of the function"
 _START_FOLLOWS: Final = "it follows from the moment where to start"
 _END_FOLLOWS: Final = "it follows from the moment where to end"
 

@@ -130,7 +130,7 @@ class Advance:
             self._excuse_open_transactions(findings, begin)
             if self._is_settled(findings):
                 break
-            _logger.warning("the cluster's answer is doubtful about %s", _names(findings.doubts))
+            _logger.warning("the cluster's answer may be wrong about %s", _names(findings.doubts))
         if self._target is not None:
             old = {key: log for key, log in self._target.items() if key not in begin}
             shown = self._target = old | {key: shown[key] for key in begin if key in shown}
@@ -182,12 +182,12 @@ class Advance:
 
         kept = "with failOnDataLoss=false it would continue with all others and keep that position"
         advice = f"Nothing was written to the checkpoint: a restart continues from there; {kept}."
-        self._report("a log ends before its position", findings.shorter, shorter, advice)
+        self._report("a log ends before the query's position", findings.shorter, shorter, advice)
 
         def away(key: TopicPartition) -> str:
             return f"{key} at offset {begin[key]}"
 
-        self._report("the cluster does not show partitions", findings.away, away, advice)
+        self._report("the cluster's metadata lacks partitions", findings.away, away, advice)
         for topic in {key.topic for key in findings.gone} - {key.topic for key in shown}:
             self._known.forget(topic)
         self._settled = findings

@@ -307,7 +307,7 @@ class Cluster:
         missing = [key for key, offset in found.items() if offset < 0]
         if missing and side == "starting" and not self._options.no_match_is_latest:
             raise OptionError(
-                f"no record is as young as the starting timestamp in {_names(missing)}; "
+                f"no record is at or after the starting timestamp in {_names(missing)}; "
                 "startingOffsetsByTimestampStrategy=latest would start at the end there"
             )
         return found | dict.fromkeys(missing, LATEST)

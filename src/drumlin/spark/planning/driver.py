@@ -35,7 +35,7 @@ def plan_tasks(
     for key, end_offset in sorted(end.items()):
         if end_offset < start[key]:
             report_data_loss(
-                f"{key} ends at offset {end_offset} and was to be read from {start[key]} on",
+                f"{key} ends at offset {end_offset}, but was to be read from {start[key]} on",
                 fail=options.fail_on_data_loss,
             )
         topic_id = topic_ids.get(key.topic)

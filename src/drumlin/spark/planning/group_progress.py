@@ -100,5 +100,5 @@ class GroupProgress:
         if not found.is_at_rest:
             raise OptionError(
                 f"option 'commitOffsetsToGroup': group {group!r} is in use (a {found.type} group, "
-                f"{found.state}, with {len(found.members)} members): name one that is not"
+                f"{found.state}, with {len(found.members)} members): name another one"
             )

@@ -67,6 +67,6 @@ def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartitio
     for key, end_offset in sorted(end.items()):
         if start[key] > end_offset:
             raise OptionError(
-                f"{key} is to be read from offset {start[key]} on, after its end {end_offset}: "
+                f"{key} would start at offset {start[key]}, after its end {end_offset}: "
                 "the starting options name a later place than the ending options"
             )

@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         missing = self._cluster.missing(new, self._advance.topic_ids)
         if missing:
-            self._report_data_loss("new partitions are gone already", missing)
+            self._report_data_loss("new partitions are already gone", missing)
         start = self._cluster.earliest(new - missing)
         late = {key for key, offset in start.items() if offset > 0}
         if late:

@@ -35,15 +35,15 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
         return _limit_of_text(moment.strip(), name)
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
-            raise OptionError(f"{name}: {moment} has no time zone, so it is not a moment")
+            raise OptionError(f"{name}: {moment} has no time zone, so its moment is unknown")
         return _after(last_ms(moment), name)
     if isinstance(moment, Mapping):
         return OffsetLimit(_offsets(moment, topic, name))
     if isinstance(moment, Milliseconds):
         return _after(moment.since_epoch, name)
-    reason = "; an int is an offset, and no time" if isinstance(moment, int) else ""
+    reason = "; an int is an offset, not a time" if isinstance(moment, int) else ""
     raise OptionError(
-        f"{name} is a datetime, Milliseconds or offsets by partition, not {moment!r}{reason}"
+        f"{name} must be a datetime, Milliseconds or offsets by partition, not {moment!r}{reason}"
     )
 
 
@@ -89,5 +89,5 @@ def _offsets(moment: Mapping[Any, Any], topic: str, name: str) -> dict[TopicPart
     except (AttributeError, TypeError, ValueError):
         found = {}
     if not found or not all(type(each) is int and each >= 0 for each in found.values()):
-        raise OptionError(f"{name}: offsets look like {{0: 100, 1: 200}}, not like {moment!r}")
+        raise OptionError(f"{name}: expected offsets such as {{0: 100, 1: 200}}, not {moment!r}")
     return found

@@ -95,9 +95,11 @@ def _check_since(
 ) -> None:
     for key, offset in since.items():
         if offset > end[key]:
-            raise OptionError(f"{key}: changes from {offset} on, after their end {end[key]}")
+            raise OptionError(f"{key}: changes would start at {offset}, after their end {end[key]}")
         if offset < start[key]:
-            raise DataLoss(f"{key} begins at {start[key]}: changes from {offset} on are gone")
+            raise DataLoss(
+                f"the log of {key} starts at {start[key]}: changes from {offset} on are gone"
+            )
 
 
 def reducer_count(options: StateOptions, size_bytes: float, cores: int) -> int:

@@ -106,7 +106,7 @@ def _refuse(piece: pa.RecordBatch, reasons: dict[int, str]) -> None:
         f"{name} {piece.column(name)[row].as_py()}" for name in _PLACE if name in piece.schema.names
     ]
     others = len(reasons) - 1
-    more = f"; so are {others} more in this batch" if others else ""
+    more = f"; {others} more in this batch cannot be decoded" if others else ""
     raise BadRecord(f"{' '.join(where) or 'a record'}: cannot be decoded: {reasons[row]}{more}")
 
 

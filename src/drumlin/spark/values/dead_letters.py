@@ -51,8 +51,8 @@ def dead_letters(df: DataFrame) -> DataFrame:
     for name in (key, value):
         if kinds.get(name, "binary") not in ("binary", "string"):
             raise ValueError(
-                f"column {name!r} has not the bytes of the record any more: decode key and value "
-                "in one call, by its argument `key`"
+                f"column {name!r} no longer has the bytes of the record: decode key and value in "
+                "one call, by its argument `key`"
             )
     headers = array(*(_header(HEADERS[name], col(name)) for name in HEADERS if name in kinds))
     kept = {"key": key, "value": value}

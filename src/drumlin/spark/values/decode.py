@@ -181,7 +181,7 @@ def _columns(
         return (value,)
     if "key" in (column, into):
         raise ValueError(
-            "the column 'key' is decoded by `key` already: leave that out, or `column`"
+            "the column 'key' is already decoded by the argument `key`: leave out `key` or `column`"
         )
     of_key = key if isinstance(key, ValueDecoder) else _decoder(key, "json", None, None, None)
     return value, ColumnDecoding(of_key, "key", "key")
@@ -233,7 +233,7 @@ def _result_schema(
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     if column not in given.names:
-        raise ValueError(f"there is no column {column!r}, but {', '.join(given.names)}")
+        raise ValueError(f"there is no column {column!r}; there are {', '.join(given.names)}")
     if not isinstance(given[column].dataType, BinaryType | StringType):
         raise ValueError(f"column {column!r} is {given[column].dataType.simpleString()}, not bytes")
     if into is not None:

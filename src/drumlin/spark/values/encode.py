@@ -48,10 +48,10 @@ def encode_values(
     if format not in WRITTEN_FORMATS:
         raise ValueError(f"format {format!r}: expected one of {', '.join(WRITTEN_FORMATS)}")
     if column not in df.columns:
-        raise ValueError(f"there is no column {column!r}, but {', '.join(df.columns)}")
+        raise ValueError(f"there is no column {column!r}; there are {', '.join(df.columns)}")
     if format == "json":
         if (schema, registry, subject) != (None, None, None):
-            raise ValueError("JSON is written without a schema and a registry")
+            raise ValueError("JSON is written without a schema or a registry")
         return _as_json(df, column)
     from pyspark.sql.pandas.types import to_arrow_type
 

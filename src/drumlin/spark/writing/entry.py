@@ -191,7 +191,7 @@ def _check_at_rest(client: Client, sink: str, group: str) -> None:
     try:
         found = client.describe_group(group)
     except NotAuthorized as error:
-        why = "the option 'transactionalGroup' takes Read on it"
+        why = "the option 'transactionalGroup' needs Read on that group"
         raise RequestFailed(f"{error}: {why}") from error
     except ClientError as error:
         raise RequestFailed(str(error)) from error

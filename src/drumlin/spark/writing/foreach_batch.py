@@ -65,7 +65,7 @@ def sink(
         given["topic"] = topic
     rows_of = topic if isinstance(topic, Mapping) else None
     if rows_of is not None and not rows_of:
-        raise OptionError("a sink with a function for each topic has at least one")
+        raise OptionError("a sink that maps topics to functions needs at least one of them")
 
     # Unlike a partial, it does not show the options, and the passwords in them, as its `repr`.
     def write(batch: DataFrame, batch_id: int) -> None:  # noqa: ARG001
@@ -203,7 +203,8 @@ def _source_ends(query: Any) -> dict[str, dict[str, int]]:
             source, _ = without_topic_ids(source)
         if not isinstance(source, dict) or not all(map(_is_partitions, source.values())):
             raise OptionError(
-                f"transactionalGroup is for queries that read topics; this one is at {text}"
+                "transactionalGroup is for queries that read topics; this one has the offsets "
+                f"{text}"
             )
         for topic, partitions in source.items():
             known = ends.setdefault(topic, {})

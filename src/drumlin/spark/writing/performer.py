@@ -92,7 +92,7 @@ class Performer:
         except (ProducerFenced, TransactionAborted) as error:
             raise Fenced(str(error)) from error
         except NotAuthorized as error:
-            raise RequestFailed(f"{error}. The sink takes {_right(request, error)}") from error
+            raise RequestFailed(f"{error}. The sink needs {_right(request, error)}") from error
         except ClientError as error:
             raise RequestFailed(str(error)) from error
 

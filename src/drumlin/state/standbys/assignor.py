@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from drumlin.client.consumer.assignors.members import Assignment, Member, in_order
@@ -22,25 +22,26 @@ _STANDBYS: Final = "standbys"
 
 
 class StateAssignor(OwnAssignor):
-    """Assigns the partitions of one input topic."""
+    """Assigns the partitions of the inputs: partition N of all of them to the same member."""
 
     name = "drumlin-state"
 
     def __init__(
         self,
-        topic: str,
+        inputs: Sequence[str],
         standbys: int,
         replicas: Callable[[], Mapping[int, int]],
         follow: Callable[[frozenset[int]], None],
     ) -> None:
         """
         Args:
-            topic: the input topic.
+            inputs: the input topics.
             standbys: the number of standbys per partition.
             replicas: returns the changelog offset that each local replica has reached.
             follow: called with the partitions for which this process is a standby.
         """
-        self._topic = topic
+        self._inputs = inputs
+        self._topic = inputs[0]
         self._standbys = standbys
         self._replicas = replicas
         self._follow = follow
@@ -63,7 +64,11 @@ class StateAssignor(OwnAssignor):
             for each in range(partition_counts.get(self._topic, 0))
         ]
         suited = {place: _suited(place.partition, replicas) for place in places}
-        assignment = assign_cooperatively(partition_counts, members, suited)
+        # By the first input alone: the others go where it goes.
+        counts = {self._topic: partition_counts.get(self._topic, 0)}
+        assignment = assign_cooperatively(
+            counts, [self._with_one(each) for each in members], suited
+        )
         standbys: dict[str, list[int]] = {each.member_id: [] for each in members}
         load = Counter[str]()
         for place in places:
@@ -77,10 +82,21 @@ class StateAssignor(OwnAssignor):
             for each in others[: self._standbys]:
                 standbys[each].append(place.partition)
                 load[each] += 1
-        return assignment, {
+        expanded = {
+            member: {TopicPartition(topic, each) for _, each in found for topic in self._inputs}
+            for member, found in assignment.items()
+        }
+        return expanded, {
             each: json.dumps({_STANDBYS: partitions}, separators=(",", ":")).encode()
             for each, partitions in standbys.items()
         }
+
+    def _with_one(self, member: Member) -> Member:
+        """The member as if it had subscribed to the first input only."""
+        said = member.subscription
+        topics = tuple(each for each in said.topics if each == self._topic)
+        owned = frozenset(each for each in said.owned if each.topic == self._topic)
+        return member._replace(subscription=said._replace(topics=topics, owned=owned))
 
 
 def _suited(partition: int, replicas: Mapping[str, Mapping[int, int]]) -> list[str]:

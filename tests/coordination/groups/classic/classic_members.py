@@ -15,8 +15,8 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator, wake
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
-from drumlin.coordination.groups.consumer import member_change
-from drumlin.coordination.groups.coordinator import answer_queue, classic_store
+from drumlin.coordination.groups.consumer import classic_members, departure, member_change
+from drumlin.coordination.groups.coordinator import answer_queue, classic_store, upgrades
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -27,6 +27,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.wire.error_codes import ErrorCode
 from rig.time.turn_lengths import single_steps
+from rig.waiting import eventually
 
 MEMBERS = 8
 REBALANCE_MS = 3_000
@@ -41,6 +42,8 @@ def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
     monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 1)
     monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
+    for converting in (upgrades, departure, classic_members):
+        monkeypatch.setattr(converting, "MEMBERS_AT_ONCE", 0)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
@@ -97,6 +100,12 @@ def sync(
 async def some_turns(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def converted(coordinator: GroupCoordinator) -> None:
+    """No group is being converted any more, and what followed from that is done."""
+    await eventually(lambda: not coordinator._upgrades.is_under_way("g"))
+    await some_turns(100)
 
 
 async def answered(

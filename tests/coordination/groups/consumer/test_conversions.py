@@ -15,6 +15,7 @@ from coordination.groups.classic.classic_members import (
     SESSION_MS,
     Members,
     all_of,
+    converted,
     first_generation,
     request,
     settled,
@@ -26,7 +27,9 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer import classic_members, departure
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.coordinator import upgrades
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import LeavingMember, SyncRequest
 from drumlin.coordination.groups.every_kind.states import DeadlineKind
@@ -34,6 +37,7 @@ from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.data.committed_offsets import commit_offsets, position
+from rig.time.turn_lengths import single_steps
 
 NOTHING = write_assignment(0, {})
 SETTINGS = Settings(
@@ -41,6 +45,18 @@ SETTINGS = Settings(
 )
 #: A batch of a member or two.
 _SMALL_BYTES = 1_000
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["at once", "in turns"])
+def is_in_turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether groups are converted over several turns of the loop, as those of many members are."""
+    if request.param:
+        for converting in (upgrades, departure, classic_members):
+            monkeypatch.setattr(converting, "MEMBERS_AT_ONCE", 0)
+        single_steps(monkeypatch)
+    return bool(request.param)
+
+
 Do = Callable[[GroupCoordinator, ManualClock, Members], Awaitable[None]]
 
 
@@ -245,6 +261,7 @@ async def _its_session_ends(coordinator: GroupCoordinator, clock: ManualClock) -
         if each.is_classic:
             coordinator.consumer_group("g").extend_session(each)
     wake(coordinator)
+    await converted(coordinator)
 
 
 async def _it_leaves(coordinator: GroupCoordinator, _: ManualClock) -> None:

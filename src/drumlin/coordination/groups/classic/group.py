@@ -125,14 +125,15 @@ class Group:
         if len(self.membership.members) > self._rules.group_max_size:
             self._rebalance.prepare("it was loaded with more members than are allowed now")
 
-    def take_over_members(
-        self, protocols: Mapping[str, Protocols], reason: str | None
-    ) -> list[Effect]:
-        """Set the protocols of members of a converted consumer group; rebalance if necessary."""
+    async def take_over_protocols(self, protocols: Mapping[str, Protocols]) -> None:
+        """Set the protocols of the members of a converted consumer group."""
         for member_id, supported in protocols.items():
             self.membership.set_protocols(self.membership.members[member_id], supported)
-        if reason is not None:
-            self._rebalance.prepare(reason)
+            await give_way()
+
+    def rebalance(self, reason: str) -> list[Effect]:
+        """Let all members of a converted consumer group join again."""
+        self._rebalance.prepare(reason)
         return self._effects.take()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:

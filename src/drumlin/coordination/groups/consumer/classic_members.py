@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.conversion import (
+    MEMBERS_AT_ONCE,
+    as_classic,
     by_id,
     by_name,
     may_become_classic,
     stays_consumer,
+    to_classic,
 )
-from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.departure import fence
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
@@ -34,7 +37,7 @@ from drumlin.coordination.groups.consumer.member_change import (
     check_room,
     check_static,
 )
-from drumlin.coordination.groups.every_kind.any_group import Decision
+from drumlin.coordination.groups.every_kind.any_group import Convert, DecideAgain, Decision
 from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -47,11 +50,15 @@ from drumlin.coordination.groups.every_kind.states import DeadlineKind
 from drumlin.wire.embedded_protocol import ConsumerSubscription, read_subscription, write_assignment
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
+_CAME_BACK: Final = "the last member of the consumer protocol came back as a classic one"
+
 # -- JoinGroup ---------------------------------------------------------------------------------
 
 
-def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
+def join(group: ConsumerGroup, request: JoinRequest, *, in_turns: bool = True) -> Decision:
     """Handle a JoinGroup; the answer is a `JoinAnswer`.
+
+    `in_turns`: whether a group of many members may become a classic one over several turns.
 
     Raises:
         KafkaError: the error for the member.
@@ -73,7 +80,8 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
     change.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(sent.owned, group.context.topics)
     if replaced is not None and _becomes_classic(group, replaced):
-        downgraded = _downgrade(change, replaced, Member(member_id, subscription))
+        decide = partial(join, group, request) if in_turns else None
+        downgraded = _downgrade(change, replaced, Member(member_id, subscription), decide)
         if downgraded is not None:
             return downgraded._replace(otherwise=lambda: _stay(group, request))
     updated = Member(member_id, subscription, member.progress)
@@ -182,18 +190,28 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decision | None:
+def _downgrade(
+    change: MemberChange,
+    replaced: Member,
+    joining: Member,
+    decide: DecideAgain | None,
+) -> Decision | None:
     """Make the group classic if its last consumer member, a static one, comes back with the classic
-    protocol.
+    protocol: over several turns, if there is `decide`, and the group has many members.
     """
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
     must_rebalance = group.target_epoch.epoch < change.epoch
     epoch = group.epoch if must_rebalance else group.target_epoch.epoch
-    reason = "the last member of the consumer protocol came back as a classic one"
+    reason = _CAME_BACK if must_rebalance else None
     targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, {})}
-    outcome = convert(group, staying, reason if must_rebalance else None, targets)
+    outcome: Decision | None
+    if decide is not None and len(staying) > MEMBERS_AT_ONCE:
+        make = partial(as_classic, group, staying, targets)
+        outcome = Decision(convert=Convert(make, decide, reason))
+    else:
+        outcome = to_classic(group, staying, reason, targets)
     if outcome is None:
         return None
     assert joining.subscription.classic is not None

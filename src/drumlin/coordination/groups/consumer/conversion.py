@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
@@ -42,6 +42,7 @@ from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Protocols
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.coordination.shards.log_errors import TooLarge
+from drumlin.turns import give_way, to_end
 from drumlin.wire.embedded_protocol import (
     NamedPartitions,
     read_assignment,
@@ -55,6 +56,9 @@ _log = logging.getLogger(__name__)
 #: A group that was too large to convert is retried only after it has shrunk to this fraction of its
 #: size, since an attempt is expensive.
 _TRIED_AGAIN: Final = 0.9
+
+#: The most members of a group that is converted in one turn, in some milliseconds.
+MEMBERS_AT_ONCE: Final = 100
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADE: Final = frozenset({"downgrade", "bidirectional"})
@@ -89,8 +93,8 @@ def _not_upgraded(group: Group, reason: str) -> KafkaError:
 
 
 def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
-    """The records that turn a classic group, which must not change meanwhile, into a consumer
-    group.
+    """The records that turn a classic group into a consumer group. If the group has changed before
+    the last of them, they are worthless.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, a member's metadata cannot be decoded.
@@ -104,7 +108,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
         name = membership.elect_protocol()
     yield from group.tombstones()
     names, assigned = set[str](), dict[str, Partitions]()
-    for member_id, member in membership.members.items():
+    for member_id, member in list(membership.members.items()):
         try:
             subscription, assigned[member_id] = _upgraded(member, name, topics)
         except ValueError as error:
@@ -181,14 +185,6 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
     return True
 
 
-class _Classic(NamedTuple):
-    """The classic group into which a consumer group is converted."""
-
-    metadata: GroupMetadata
-    protocols: dict[str, Protocols]
-    """Member id -> all protocols that the member supports; the metadata has only the one in use."""
-
-
 def to_classic(
     group: ConsumerGroup,
     staying: Sequence[Member],
@@ -200,15 +196,18 @@ def to_classic(
     reason: the reason for an immediate rebalance; None if there is no rebalance.
     targets: member id -> its target assignment, if it differs from the group's.
     """
-    made = _as_classic(group, staying, group.targets if targets is None else targets)
+    made = to_end(as_classic(group, staying, group.targets if targets is None else targets))
     if made is None:
         return None
-    records = [*group.tombstones(), (GroupKey(group.group_id), made.metadata)]
+    record, protocols = made
 
     def then(converted: AnyGroup) -> Sequence[Effect]:
         assert isinstance(converted, Group)
         _log.info("group %r has become a classic group", converted.group_id)
-        return converted.take_over_members(made.protocols, reason)
+        to_end(converted.take_over_protocols(protocols))
+        return [] if reason is None else converted.rebalance(reason)
+
+    records = [*group.tombstones(), record]
 
     return Decision(records, then=then)
 
@@ -219,21 +218,27 @@ def stays_consumer(group: ConsumerGroup, size: int) -> None:
     group.stays_consumer_from = _TRIED_AGAIN * size
 
 
-def _as_classic(
+async def as_classic(
     group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
-) -> _Classic | None:
-    """The classic group of the members that stay; None if that is impossible."""
+) -> tuple[GroupRecord, Mapping[str, Protocols]] | None:
+    """The classic group of the members that stay; None if that is impossible.
+
+    Returns:
+        Its record, and the protocols that each member supports: the record has only the one in use.
+    """
     protocols: dict[str, Protocols] = {}
     supporters: Counter[str] = Counter()
     for each in staying:
         protocols[each.member_id] = supported = _protocols(each).protocols
         supporters.update({name for name, _ in supported})
+        await give_way()
     common = {name for name, count in supporters.items() if count == len(staying)}
     if not common:
         return None
     votes: Counter[str] = Counter()
     for supported in protocols.values():
         votes[next(name for name, _ in supported if name in common)] += 1
+        await give_way()
     chosen = max(common, key=lambda name: votes[name])
     topics = group.context.topics
     members = list[MemberMetadata]()
@@ -243,11 +248,12 @@ def _as_classic(
         except ValueError as error:
             _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
             return None
+        await give_way()
     now_ms = group.context.clock.wall_ms()
     metadata = GroupMetadata(
         CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, tuple(members)
     )
-    return _Classic(metadata, protocols)
+    return (GroupKey(group.group_id), metadata), protocols
 
 
 def _protocols(member: Member) -> ClassicProtocols:

@@ -6,9 +6,12 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from drumlin.coordination.groups.consumer.conversion import (
+    MEMBERS_AT_ONCE,
+    as_classic,
     may_become_classic,
     stays_consumer,
     to_classic,
@@ -23,13 +26,14 @@ from drumlin.coordination.groups.consumer.member import (
 from drumlin.coordination.groups.consumer.member_change import MemberChange, check_static
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
-from drumlin.coordination.groups.every_kind.any_group import Decision, Effect
+from drumlin.coordination.groups.every_kind.any_group import Convert, Decision, Effect
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 
 _log = logging.getLogger(__name__)
 
 
 _RETRY_MS: Final = 1_000
+_NO_CONSUMER_MEMBER: Final = "the last member of the consumer protocol left"
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
@@ -58,22 +62,34 @@ def _away(member: Member) -> Progress:
     return replace(member.progress, epoch=LEAVING_FOR_A_WHILE, assigned=assigned, revoking={})
 
 
-def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -> Decision:
-    """Remove members. If only classic members are left, the group becomes a classic one."""
+def fence(
+    group: ConsumerGroup, members: Sequence[Member], answer: Any = None, *, in_turns: bool = True
+) -> Decision:
+    """Remove members. If only classic members are left, the group becomes a classic one, perhaps
+    in turns.
+    """
     if not members:
         return Decision([], answer)
     if not may_become_classic(group, members):
         return _remove(group, members, answer)
     gone = {member.member_id for member in members}
     staying = [each for each in group.members.values() if each.member_id not in gone]
-    converted = to_classic(group, staying, "the last member of the consumer protocol left")
-    if converted is None:
-        return _remove(group, members, answer)
 
     def otherwise() -> Decision:
         stays_consumer(group, len(staying))
         return _remove(group, members, answer)
 
+    def decide(*, in_turns: bool) -> Decision:
+        left = [each for each in group.members.values() if each.member_id in gone]
+        return fence(group, left, answer, in_turns=in_turns)
+
+    if in_turns and len(staying) > MEMBERS_AT_ONCE:
+        make = partial(as_classic, group, staying, group.targets)
+        convert = Convert(make, decide, _NO_CONSUMER_MEMBER)
+        return Decision((), answer, otherwise=otherwise, convert=convert)
+    converted = to_classic(group, staying, _NO_CONSUMER_MEMBER)
+    if converted is None:
+        return _remove(group, members, answer)
     return converted._replace(answer=answer, otherwise=otherwise)
 
 

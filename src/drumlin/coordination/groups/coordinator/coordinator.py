@@ -120,9 +120,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
+            lambda shard, group, decision: self._upgrades.downgrade(shard, group, decision),
         )
         stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
-        self._upgrades = Upgrades(self._context, writer, effects)
+        self._upgrades = Upgrades(self._context, writer, effects, self._answers, alarm, background)
         self._classic = ClassicProtocol(config, writer, effects, alarm)
         self._offsets = OffsetWriter(writer, log, clock, config)
         self._removals = Removals(writer, self._partitions, self._write_found, config)
@@ -163,7 +164,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
         shard = self._partitions.find(partition)
-        if self._partitions.is_loading(partition):  # members cannot send heartbeats yet
+        if self._partitions.is_loading(partition) or self._upgrades.is_under_way(group_id):
+            # members cannot send heartbeats yet
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         group = None if shard is None else shard.groups.get(group_id)
@@ -195,6 +197,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         Raises:
             KafkaError: the group is not available here.
         """
+        if self._upgrades.is_under_way(group_id):
+            return self._upgrades.afterwards(group_id, lambda: self.join(group_id, request))
         return self._classic.join(self._shard_with_members(group_id), group_id, request)
 
     def sync(self, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
@@ -203,6 +207,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         Raises:
             KafkaError: the group is not available here, or refuses.
         """
+        if self._upgrades.is_under_way(group_id):
+            return self._upgrades.afterwards(group_id, lambda: self.sync(group_id, request))
         return self._classic.sync(self._shard_with_members(group_id), group_id, request)
 
     def heartbeat(
@@ -219,7 +225,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return  # the group is still loading, so the client is assumed to be a member
             raise
-        self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
+        if not self._upgrades.is_under_way(group_id):  # else too, it is assumed to be a member
+            self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
         """Handle LeaveGroup: returns a code for each member.
@@ -227,6 +234,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         Raises:
             KafkaError: the group is not available here.
         """
+        if self._upgrades.is_under_way(group_id):
+            return self._upgrades.afterwards(group_id, lambda: self.leave(group_id, leaving))
         return self._classic.leave(self._shard_with_members(group_id), group_id, leaving)
 
     # -- the consumer protocol -----------------------------------------------------------------
@@ -241,6 +250,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
+        if self._upgrades.is_under_way(group_id):
+            return self._upgrades.afterwards(
+                group_id, lambda: self.consumer_heartbeat(group_id, request)
+            )
         shard = self._shard_of(group_id)
         if request.is_leaving:
             decision = leave_group(self._consumer_group(shard, group_id), request)

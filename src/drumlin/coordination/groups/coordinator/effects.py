@@ -37,6 +37,7 @@ class Effects:
         writer, log, work, answers: those of the coordinator.
         alarm: set after each effect, as groups may have set deadlines.
         store(shard, group, store): stores a classic group's decision.
+        convert(shard, group, decision): converts a group of many members.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class Effects:
         answers: AnswerQueue,
         alarm: DeadlineAlarm,
         store: Callable[[GroupShard, Group, Store], None],
+        convert: Callable[[GroupShard, ConsumerGroup, Decision], Pending[Any]],
     ) -> None:
         self._writer, self._log, self._work = writer, log, work
         self._answers, self._alarm = answers, alarm
-        self._store = store
+        self._store, self._convert = store, convert
 
     def carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         """Carry out the effects of the group's latest decision."""
@@ -83,6 +85,10 @@ class Effects:
         Raises:
             KafkaError: nothing was changed.
         """
+        if decision.convert is not None:
+            converted = shard.groups[group_id]
+            assert isinstance(converted, ConsumerGroup)
+            return self._convert(shard, converted, decision)
         confirmation = None
         if decision.records:
             try:

@@ -6,13 +6,13 @@ values; the coordinator carries them out in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
-from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
+from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Protocols, Store
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.wire.error_codes import ErrorCode
 
@@ -109,6 +109,7 @@ class Decision(NamedTuple):
     then: returns further effects for the changed group, which may be of another kind.
     otherwise: returns another decision, for records that do not fit into one batch.
     assign: a long computation, which the answer awaits.
+    convert: the conversion of a group of many members, in place of `records`.
     """
 
     records: Sequence[GroupRecord] = ()
@@ -116,6 +117,27 @@ class Decision(NamedTuple):
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
     otherwise: Callable[[], Decision] | None = None
     assign: Assign | None = None
+    convert: Convert | None = None
+
+
+class DecideAgain(Protocol):
+    """Decides once more, for the same request; without `in_turns` there is no `Convert`."""
+
+    def __call__(self, *, in_turns: bool) -> Decision: ...
+
+
+class Convert(NamedTuple):
+    """The conversion of a consumer group of many members into a classic one, over several turns.
+
+    make(): the record of the classic group, and all protocols of each member; None if there is
+        none.
+    decide(in_turns=...): the decision again, if there is none, or if the group has changed.
+    reason: the reason for the rebalance of the classic group; None if there is no rebalance.
+    """
+
+    make: Callable[[], Coroutine[Any, Any, tuple[GroupRecord, Mapping[str, Protocols]] | None]]
+    decide: DecideAgain
+    reason: str | None
 
 
 class Assign(NamedTuple):

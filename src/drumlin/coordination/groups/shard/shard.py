@@ -15,7 +15,7 @@ from uuid import UUID
 
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Effect
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
@@ -88,6 +88,15 @@ class GroupShard:
         assert isinstance(group, Group)
         self.groups[group_id] = group
         return group
+
+    def replace(self, group: AnyGroup, other: AnyGroup) -> list[Answer | Answers]:
+        """Put a group of the same name in the place of one, which is to be dissolved.
+
+        Returns the answers to the waiting requests of the former group.
+        """
+        assert self.groups[group.group_id] is group
+        self.groups[group.group_id] = other
+        return _answers(group.unload(ErrorCode.rebalance_in_progress))
 
     async def take_over(self, loaded: LoadedPartition) -> None:
         """Fill the shard from the log, over several turns of the loop."""
@@ -323,9 +332,9 @@ class GroupShard:
             return []  # a tombstone of a group that was removed, or has another kind now
         if value is None and record_type.ends_group:
             del self.groups[key.group_id]
-            effects = group.unload(ErrorCode.rebalance_in_progress)
+            answers = _answers(group.unload(ErrorCode.rebalance_in_progress))
             to_end(group.dissolve())
-            return [effect for effect in effects if isinstance(effect, (Answer, Answers))]
+            return answers
         group.replay(key, value)
         return []
 
@@ -361,6 +370,10 @@ class GroupShard:
         fetching = Fetching(group_id, self.offsets, self._context.topics, is_unstable)
         for topic, partitions in named:
             yield from fetching.pieces(topic, partitions, leaves_out=topics is None)
+
+
+def _answers(effects: Iterable[Effect]) -> list[Answer | Answers]:
+    return [effect for effect in effects if isinstance(effect, (Answer, Answers))]
 
 
 def _expires_ms(group: AnyGroup, facts: OffsetFacts, retention_ms: int) -> int | None:

@@ -171,10 +171,11 @@ def _write_merged(files: fs.FileSystem, path: str, loads: list[Load]) -> None:
     for (within, partition), found in parts.items():
         ranges = [each.base_name.removesuffix(".parquet").split("-")[1:] for each in found]
         first, end = min(each[0] for each in ranges), max(each[1] for each in ranges)
-        files.create_dir(f"{path}/{within}")
+        into = f"{path}/{within}".rstrip("/")
+        files.create_dir(into)
         name = f"{partition}-{first}-{end}.parquet"
         offsets = {"first_offset": str(int(first)), "end_offset": str(int(end))}
-        _concatenate(files, [each.path for each in found], f"{path}/{within}/{name}", offsets)
+        _concatenate(files, [each.path for each in found], f"{into}/{name}", offsets)
     told = {**offsets_of(files, loads[-1].path), _FIRST: loads[0].first}
     told.pop(MERGE, None)
     with files.open_output_stream(f"{path}/{OFFSETS}") as file:

@@ -114,9 +114,9 @@ def commit(
             yield FenceAll(job.besides(() if state is None else state.winners))
         if isinstance(error, Fenced):
             raise Fenced(
-                f"sink {job.sink!r}: batch {batch} is written by another driver at the same "
-                "time, which came later and continues. This commit decides nothing; the next run "
-                f"of the batch finds the decision ({error})"
+                f"sink {job.sink!r}: another driver, which began later, writes batch {batch} at "
+                "the same time, and continues. This commit decides nothing; the next run of the "
+                f"batch finds the decision ({error})"
             ) from error
         raise
     return (yield from _complete(driver, job, settings, decision, clock))

@@ -43,8 +43,8 @@ def check_sink(sink: str) -> str:
     """
     if not is_sink(sink):
         raise ValueError(
-            "a sink's name has 1 to 150 letters, digits, dots, dashes, underscores, slashes, not "
-            f"{sink!r}"
+            "a sink's name must have 1 to 150 letters, digits, dots, dashes, underscores or "
+            f"slashes, not {sink!r}"
         )
     return sink
 

@@ -228,7 +228,7 @@ def _parsed(sink: str, text: str | bytes, what: str) -> dict[str, Any]:
         found = json.loads(text)
         version = found.get("version", found.get("v"))
     except (ValueError, AttributeError) as error:
-        raise StateLost(f"sink {sink!r}: {what} is none of drumlin's") from error
+        raise StateLost(f"sink {sink!r}: {what} was not written by drumlin") from error
     if version != VERSION:
         raise StateLost(
             f"sink {sink!r}: {what} is of version {version}, this drumlin knows {VERSION}"

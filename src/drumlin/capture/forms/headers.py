@@ -1,0 +1,48 @@
+"""Headers that tell where a change comes from, on the records of any form. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from drumlin.capture.values.form import Form
+from drumlin.capture.values.kinds import Column
+from drumlin.capture.values.record import Data, Headers, Op, Place, Record
+from drumlin.capture.values.rows import RowFormat
+
+_PREFIX: Final = "source."
+_OP: Final = "op"
+#: What envelopes alone tell of a place.
+_LEFT_OUT: Final = ("db", "sequence")
+
+
+class WithHeaders:
+    """A form whose records have the headers `op`, and `source.NAME` for each part of the place."""
+
+    is_bare = False
+
+    def __init__(self, form: Form) -> None:
+        self.name = form.name
+        self._form = form
+        self._place: Place | None = None
+        self._headers: dict[Op, Headers] = {}
+
+    def rows_of(
+        self, table: str, topic: str, columns: Sequence[Column], key: Sequence[str]
+    ) -> RowFormat:
+        return self._form.rows_of(table, topic, columns, key)
+
+    def written(self, record: Record, place: Place) -> Iterable[Record]:
+        if place is not self._place:  # all changes of a transaction have one
+            self._place, self._headers = place, {}
+        headers = self._headers.get(record.op)
+        if headers is None:
+            found = {_OP: record.op.value}
+            found |= {
+                f"{_PREFIX}{name}": str(place[name]) for name in place if name not in _LEFT_OUT
+            }
+            headers = self._headers[record.op] = tuple(found.items())
+        return [Record(*each[:4], headers=headers) for each in self._form.written(record, place)]
+
+    def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
+        return self._form.read(key, value)
