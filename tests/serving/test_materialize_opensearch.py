@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import http.client
+import http.server
 import random
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,6 +23,7 @@ from drumlin.serving.opensearch.index import OpenSearchIndex, Write
 from drumlin.serving.opensearch.target import OpenSearchTarget
 from drumlin.serving.target import Fenced, Position
 from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.certificates import Certificates
 from rig.servers.search.opensearch import OpenSearch, running_opensearch
 from rig.waiting import wait_until
 from serving import lost_tombstone
@@ -275,6 +278,52 @@ def test_indexes_that_are_refused(
         targets.open_store("opensearch+https://me:hidden@h/x", "g", None)
     with pytest.raises(OSError, match=r"OpenSearch: .*refused"):
         targets.open_store("opensearch+http://127.0.0.1:1", "g", None)
+
+
+class _Answers(http.server.BaseHTTPRequestHandler):
+    logins: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.logins.append(self.headers["Authorization"])
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.deep
+def test_servers_are_trusted_by_their_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(targets.VARIABLE, "hidden")
+    certificates = Certificates(tmp_path / "tls")
+    trusted = f"?ca={certificates.path('ca.crt')}"
+    for name, options, is_trusted in (
+        ("server", trusted, True),
+        ("server", "", False),
+        ("elsewhere", trusted, False),
+        ("foreign", trusted, False),
+    ):
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificates.path(f"{name}.crt"), certificates.path(f"{name}.key"))
+        with http.server.HTTPServer(("127.0.0.1", 0), _Answers) as server:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            to = f"opensearch+https://me@127.0.0.1:{server.server_port}{options}"
+            try:
+                if is_trusted:
+                    targets.open_store(to, "g", None).close()
+                else:
+                    with pytest.raises(OSError, match="certificate"):
+                        targets.open_store(to, "g", None)
+            finally:
+                server.shutdown()
+                thread.join()
+    assert _Answers.logins == [f"Basic {base64.b64encode(b'me:hidden').decode()}"]
 
 
 @pytest.mark.deep
