@@ -129,10 +129,6 @@ class RowFormat:
             return None
         return self.value([None if each is UNCHANGED else each for each in row])
 
-    def shown_key(self, row: Sequence[Value]) -> str:
-        """The key for a message to the operator."""
-        return ", ".join(f"{name}={row[place]}" for place, name, *_ in self._key)
-
     def _bad(self, name: str, error: ValueError) -> BadValue:
         kind = TypesChanged if isinstance(error, UnknownSymbol) else BadValue
         return kind(f"table {self.table}, column {name!r}: {error}")
