@@ -383,7 +383,7 @@ def _told() -> Iterator[None]:
 
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     from drumlin.spark.java import ensure_java
