@@ -5,7 +5,8 @@ JSON. `capture_snapshot`: rows of a table, from the first in the topic to the la
 `capture_stream`: rows of transactions of 100 that were made before, likewise; `capture_lag`: the
 99th percentile of the time from a row's statement until a consumer has it, at 2,000 rows/s.
 Theirs is Debezium's connector in a standalone worker of Kafka Connect, with both one's defaults: it
-writes at least once, and not in transactions. Memory is the most that a side's process has taken.
+writes at least once, and not in transactions. Memory is the most that a side's process has taken,
+processor time that of this process for a million rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.brokers import KAFKA_JVM, Broker
-from bench.harness import Comparison, Metric, Metrics, Options, compare
+from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from drumlin import capture
 from rig.brokers.process import BrokerProcess
 from rig.jvm.jars import jar_folder
@@ -40,6 +41,7 @@ _LAG_TRANSACTION: Final = 20
 _WAIT_S: Final = 300.0
 _SNAPSHOT: Final = Metric("rate", "rows/s")
 _STREAM: Final = Metric("rate", "rows/s", target=5.0)
+_CPU: Final = Metric("cpu", "CPU s/million rows", higher_is_better=False)
 _LAG: Final = Metric("lag", "ms", higher_is_better=False, limit=200.0)
 _MEMORY: Final = Metric("memory", "MB", higher_is_better=False)
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
@@ -66,10 +68,12 @@ def run(options: Options, broker: Broker) -> Iterator[Comparison]:
 
         if not options.rows or "capture_snapshot" in options.rows:
             found = sides(lambda database, each: _snapshot(database, each, count))
-            yield from compare("uses", "capture_snapshot", [_SNAPSHOT, _MEMORY], found, options)
+            yield from compare(
+                "uses", "capture_snapshot", [_SNAPSHOT, _CPU, _MEMORY], found, options
+            )
         if not options.rows or "capture_stream" in options.rows:
             found = sides(lambda database, each: _stream(database, each, count))
-            yield from compare("uses", "capture_stream", [_STREAM, _MEMORY], found, options)
+            yield from compare("uses", "capture_stream", [_STREAM, _CPU, _MEMORY], found, options)
         if not options.rows or "capture_lag" in options.rows:
             found = sides(lambda database, each: _lag(database, each, options.seconds))
             yield from compare("uses", "capture_lag", [_LAG, _MEMORY], found, options)
@@ -93,18 +97,23 @@ class _Database:
         except RuntimeError:  # there is no such topic yet
             return 0
 
-    def rate_until(self, count: int) -> float:
-        """Rows per second, from the first that is seen until there are `count` more."""
+    def until(self, count: int, pid: int) -> Metrics:
+        """The rate and the processor time of a process, from the first row that is seen until
+        there are `count` more.
+        """
         start = begun = self.count()
         begun_s = now_s = time.perf_counter()
+        begun_cpu_s = cpu_seconds(pid)
         deadline_s = now_s + _WAIT_S
         while (now := self.count()) < start + count:
             now_s = time.perf_counter()
             assert now_s < deadline_s, f"{now - start} rows of {count} came"
             if begun == start:
-                begun, begun_s = now, now_s
+                begun, begun_s, begun_cpu_s = now, now_s, cpu_seconds(pid)
             time.sleep(0.01)
-        return (now - begun) / (time.perf_counter() - begun_s)
+        cpu_s = cpu_seconds(pid) - begun_cpu_s
+        rows = now - begun
+        return {"rate": rows / (time.perf_counter() - begun_s), "cpu": cpu_s / rows * 1e6}
 
 
 class _Capture(Protocol):
@@ -115,6 +124,8 @@ class _Capture(Protocol):
     def await_stream(self) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
+    @property
+    def pid(self) -> int: ...
     @property
     def peak_mb(self) -> float: ...
 
@@ -230,8 +241,7 @@ def _measured(
 def _snapshot(database: _Database, each: _Capture, count: int) -> Metrics:
     database.insert(1, count)
     each.start()
-    rate = database.rate_until(count)
-    return {"rate": rate, "memory": each.peak_mb}
+    return {**database.until(count, each.pid), "memory": each.peak_mb}
 
 
 def _stream(database: _Database, each: _Capture, count: int) -> Metrics:
@@ -243,8 +253,7 @@ def _stream(database: _Database, each: _Capture, count: int) -> Metrics:
     for start in range(1, count, _TRANSACTION):
         database.insert(start, start + _TRANSACTION - 1)
     each.start()
-    rate = database.rate_until(count)
-    return {"rate": rate, "memory": each.peak_mb}
+    return {**database.until(count, each.pid), "memory": each.peak_mb}
 
 
 def _lag(database: _Database, each: _Capture, seconds: float) -> Metrics:
