@@ -13,7 +13,7 @@ from drumlin.client.table.loading import Loader
 from drumlin.client.tables import decoded
 from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
-from drumlin.serving.target import Position
+from drumlin.serving.target import Collecting, Position
 from drumlin.serving.targets import Store
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class KeptTopic:
         self._loader = Loader(client._thread, client._connections, name)
         self.describe()
         self.target = store.target(name)
+        #: The target, if it does not store everything at once.
+        self.collecting = self.target if isinstance(self.target, Collecting) else None
 
     def describe(self) -> None:
         """Update the topic's id and configuration.

@@ -24,7 +24,7 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.serving.kept_topic import KeptTopic
 from drumlin.serving.moments import Moment
 from drumlin.serving.owned import Owned
-from drumlin.serving.target import Collecting, Fenced, Position, ReplacementLost
+from drumlin.serving.target import Fenced, Position, ReplacementLost
 from drumlin.serving.targets import Store
 
 if TYPE_CHECKING:
@@ -244,10 +244,10 @@ class Materializing:
         fenced = []
         for each in places:
             owned, topic = self._owned.get(each), self._topics.get(each.topic)
-            if owned is None or topic is None or not isinstance(topic.target, Collecting):
+            if owned is None or topic is None or topic.collecting is None:
                 continue
             try:
-                topic.target.flush(each.partition, owned.term, now=now)
+                topic.collecting.flush(each.partition, owned.term, now=now)
             except Fenced:
                 fenced.append(each)
         return fenced
