@@ -14,7 +14,9 @@ import drumlin.client.client as drumlin_client
 from capture.captured import Captured
 from drumlin.capture.errors import CaptureRefused
 from drumlin.capture.log.output import Output
+from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.running import following, snapshot_run, supervised
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted, TransactionError
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 
@@ -178,3 +180,25 @@ def test_too_much_wal_while_the_log_is_away(
     assert "the slot is dropped" in captured.said().splitlines()[-1]
     assert not _has_slot(captured)
     own_server.start()
+
+
+@pytest.mark.parametrize("error", [ProducerFenced, TransactionAborted])
+def test_a_capture_that_starts_just_then(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch, error: type[TransactionError]
+) -> None:
+    """It fences the transaction of the command, or has only aborted it yet: that is tried again."""
+    captured.run("CREATE TABLE item (id int PRIMARY KEY)")
+    captured.start_here()
+    captured.await_all()
+    captured.stop()
+    commit, fenced = Output.commit, [error("by the capture", "an-id")]
+
+    def taken(output: Output, position: Position, definition: Definition | None = None) -> None:
+        if fenced:
+            raise fenced.pop()
+        commit(output, position, definition)
+
+    monkeypatch.setattr(Output, "commit", taken)
+    drumlin.capture.pause(captured.broker, name=captured.name)
+    assert not fenced
+    assert captured.status().phase == "paused"

@@ -160,5 +160,5 @@ def test_another_python_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             warnings.simplefilter("always")
             ensure_java()
         said = [str(each.message) for each in told]
-        expected = f"its workers are {other} instead of {sys.executable}: call ensure_java() before"
+        expected = f"its workers use {other} instead of {sys.executable}: call ensure_java() before"
         assert [expected in each for each in said] == [True] * is_told

@@ -188,7 +188,9 @@ def test_a_topic_that_is_away_is_never_new(scripted: Scripted, fail: bool, patte
     scripted.hidden_looks = 1_000
     if fail:
         for _ in range(2):  # and a restart finds it just so
-            with pytest.raises(DataLoss, match=r"not show partitions: t-0 at offset 100, t-1 at"):
+            with pytest.raises(
+                DataLoss, match=r"metadata lacks partitions: t-0 at offset 100, t-1 at"
+            ):
                 latest(reader, START)
         reader = scripted.reader(fail=fail)
     else:

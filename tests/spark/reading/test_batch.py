@@ -79,7 +79,7 @@ def test_start_and_end_by_offset_and_by_time(spark: SparkSession, new_topic: New
     by_time = read(spark, topic.options(**times))
     assert rows(by_time) == [row for row in topic.expected() if 30 <= row[4] % 1000 < 50]
     too_young = topic.options(startingTimestamp=1_800_000_000_000)
-    with pytest.raises(PySparkException, match="no record is as young"):
+    with pytest.raises(PySparkException, match="no record is at or after the starting timestamp"):
         read(spark, too_young).count()
     latest = too_young | {"startingOffsetsByTimestampStrategy": "latest"}
     assert read(spark, latest).count() == 0

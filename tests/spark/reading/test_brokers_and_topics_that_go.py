@@ -217,5 +217,5 @@ def test_a_start_behind_the_end_is_no_loss(spark: SparkSession, new_topic: NewTo
     topic.fill(10)
     first = topic.produced[0][3]
     options = topic.options(startingTimestamp=first + 8, endingTimestamp=first + 2)
-    with pytest.raises(PySparkException, match="from offset 8 on, after its end 2"):
+    with pytest.raises(PySparkException, match="start at offset 8, after its end 2"):
         spark.read.format("drumlin").options(**options).load().collect()

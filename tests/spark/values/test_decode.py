@@ -278,7 +278,7 @@ def test_keys_that_were_decoded_elsewhere(spark: SparkSession) -> None:
     assert dead_letters(keys).columns == ["key", "value", "timestamp", "headers"]
     with pytest.raises(ValueError, match=r"two columns error: rename .* or decode key and value"):
         decode_values(keys, "id long", bad_records="column")
-    with pytest.raises(ValueError, match="decoded by `key` already"):
+    with pytest.raises(ValueError, match="already decoded by the argument `key`"):
         decode_values(given, "k long", column="key", key="k long")
 
 

@@ -17,7 +17,7 @@ from drumlin.capture.log.position import Counts, Definition
 from drumlin.capture.messages.lsn import lsn_text, parse_lsn
 from drumlin.capture.running import plan
 from drumlin.capture.running.options import CaptureOptions
-from drumlin.client.transactions.errors import ProducerFenced
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 
 if TYPE_CHECKING:
     import psycopg
@@ -168,7 +168,8 @@ def _redefine(client: Client, name: str, change: Callable[[Definition], Definiti
     if not outputs.has_own_topic(client, names):
         raise CaptureRefused(f"there is no capture {name}")
     for _ in range(_TRIES - 1):
-        with contextlib.suppress(ProducerFenced):  # the capture has just started
+        # The capture has just started. While it fences us, our transaction is aborted already.
+        with contextlib.suppress(ProducerFenced, TransactionAborted):
             return _commit_changed(client, names, change)
         time.sleep(_PAUSE_S)
     return _commit_changed(client, names, change)

@@ -20,7 +20,7 @@ from drumlin.client.errors import (
     RequestRefused,
     RequestTimedOut,
 )
-from drumlin.client.transactions.errors import ProducerFenced
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 from drumlin.client.values.errors import RegistryUnavailable
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
             if failures >= _TRIES and not _may_return(session, error):
                 raise
             pause_s = min(_PAUSE_MIN_S * 2**failures, _PAUSE_MAX_S) * random.uniform(0.5, 1)
-            if isinstance(error, ProducerFenced):
+            if isinstance(error, (ProducerFenced, TransactionAborted)):
                 # Either another capture has started, which writes its position during this pause,
                 # or the broker has aborted a transaction that was open for too long.
                 pause_s += _FENCED_S
