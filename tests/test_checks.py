@@ -28,7 +28,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.is_file():
             shutil.copy(path, there)
     # What script/setup.sh looks for: without it the copy would be installed in its place.
-    state = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()[:16]
+    kernels = ROOT / "src/drumlin/records/kernels"
+    sources = [
+        each for part in ("", "code", "toolchain") for each in sorted((kernels / part).glob("*.py"))
+    ]
+    stamped = b"".join(each.read_bytes() for each in (ROOT / "pyproject.toml", *sources))
+    state = hashlib.sha256(stamped).hexdigest()[:16]
     if not (Path(sys.prefix) / f".installed-dev-{state}").exists():
         pytest.skip("the environment is not that of ./script/test")
     (there / ".venv").symlink_to(sys.prefix)
