@@ -484,3 +484,15 @@ def test_a_deleted_log_blames_no_device(files: FailingFiles, logs: LogDirectorie
         with pytest.raises(KafkaError):
             attempt()
     assert logs.directories[0].is_online
+
+
+def test_a_read_that_fails_once_is_told(files: FailingFiles, logs: LogDirectories) -> None:
+    """Not tried again, unless the file is gone: a device that has failed is not to be trusted."""
+    log = create(logs, CONFIG)
+    append(log, 3)
+    files.fail("read_at", only_once=True)
+    with pytest.raises(KafkaError) as failure:
+        log.read(0, 1 << 20, 3, True)
+    assert failure.value.code is ErrorCode.kafka_storage_error
+    assert files.failures == 1
+    assert not logs.directories[0].is_online

@@ -407,21 +407,18 @@ class PartitionLog(LogState):
             return self._read(*wanted)
         except BlockingIOError:
             raise
-        except OSError:  # perhaps a segment was deleted meanwhile
+        except FileNotFoundError:  # perhaps a segment was deleted meanwhile
             return self.look(lambda: self._read(*wanted))
+        except OSError as error:
+            raise self._failed(error, "read") from error
 
     def _read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        end_offset: int,
-        minimum_one_batch: bool,
-        may_block: bool,
+        self, start_offset: int, max_bytes: int, end_offset: int, needs_one: bool, may_block: bool
     ) -> ReadResult:
         directory = self.log_directory
         how = self._files.read_at if may_block else self._files.read_resident_at
         for segment, end in self.segments.between(start_offset, end_offset, how):
-            found = segment.read(start_offset, max_bytes, end, minimum_one_batch, directory, how)
+            found = segment.read(start_offset, max_bytes, end, needs_one, directory, how)
             if found is not None:
                 return ReadResult((found,))
         return _NOTHING
