@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import select
 import socket
 import time
 from collections import deque
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -124,7 +123,7 @@ class _Stream:
             sources: list[socket.socket | Connection] = (
                 [self._connection] if is_over else [self._connection, control]
             )
-            ready, _, _ = select.select(sources, [], [], wait_s)
+            ready = wait(sources, wait_s)
             if self._connection in ready:
                 self._take(self._connection.recv(1 << 16))
             if control in ready:

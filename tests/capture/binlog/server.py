@@ -52,7 +52,7 @@ def _programs() -> tuple[str, str]:
     server = shutil.which("mariadbd", path=path)
     install = shutil.which("mariadb-install-db", path=path)
     if server is None or install is None:
-        raise Unavailable("no MariaDB: apt-get install mariadb-server-core")
+        raise Unavailable("no MariaDB: apt-get install mariadb-server-core mariadb-client-core")
     return server, install
 
 
@@ -72,7 +72,7 @@ class Mariadb:
             command.append(f"--basedir={named}")
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            raise Unavailable(f"mariadb-install-db: {ended.stderr.strip()[-500:]}")
+            raise Unavailable(f"mariadb-install-db: {ended.stdout}{ended.stderr}".strip()[:500])
         try:
             self._use()
         except BaseException:

@@ -23,6 +23,7 @@ from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.position import BinlogPosition, Definition, Position
+from rig.descriptors import only_high_descriptors
 from rig.servers.certificates import Certificates
 from rig.waiting import wait_until
 
@@ -58,6 +59,17 @@ def test_snapshot_then_stream_then_stopped_and_started(captured: CapturedMariadb
     assert (status.phase, status.gtids) == ("stream", status.server_gtids)
     assert status.lag_transactions == 0
     assert status.tables == {f"{captured.name}.item": captured.topic("item")}
+
+
+def test_in_a_process_that_has_many_files_open(captured: CapturedMariadb) -> None:
+    captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
+    with only_high_descriptors():
+        captured.start_here()
+        captured.await_all()
+        captured.run("INSERT INTO item VALUES (2, 'two')")
+        captured.await_all()
+        captured.check_equal("item")
+        assert captured.stop() == 0
 
 
 def test_no_gap_and_no_overlap_between_snapshot_and_stream(captured: CapturedMariadb) -> None:

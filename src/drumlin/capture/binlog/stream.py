@@ -7,7 +7,6 @@ more of them have come.
 from __future__ import annotations
 
 import contextlib
-import select
 import ssl
 import struct
 import time
@@ -18,6 +17,7 @@ from drumlin.capture.binlog import connections
 from drumlin.capture.binlog.changes import ANEW
 from drumlin.capture.binlog.connections import failure, loaded, rows
 from drumlin.capture.errors import CaptureRefused, DatabaseLost
+from drumlin.capture.sockets import is_readable
 
 _DUMP: Final = 0x12
 _EVENT, _END, _ERROR = 0, 0xFE, 0xFF
@@ -126,10 +126,8 @@ class Stream:
     def _receive(self, wait_s: float) -> bool:
         """Whether something was received."""
         try:
-            if not self._has_pending():
-                ready, _, _ = select.select([self._socket], [], [], wait_s)
-                if not ready:
-                    return False
+            if not self._has_pending() and not is_readable(self._socket, wait_s):
+                return False
             received = self._socket.recv(_READ_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError):
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from drumlin.capture.database.failover import Identity
 from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.messages.frames import Data, Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.sockets import is_readable, is_writable
 
 if TYPE_CHECKING:
     import psycopg
@@ -79,7 +79,7 @@ class Stream:
                 if size < 0:
                     self._raise_end()
                 left_s = max(deadline - time.monotonic(), 0)
-                if not select.select([self._connector.socket], [], [], left_s)[0]:
+                if not is_readable(self._connector.socket, left_s):
                     return None
                 self._connector.consume_input()
                 size, frame = self._connector.get_copy_data(1)
@@ -102,7 +102,7 @@ class Stream:
         try:
             self._connector.put_copy_data(answer)
             while self._connector.flush():
-                select.select([], [self._connector.socket], [], 1)
+                is_writable(self._connector.socket, 1)
         except self._error as error:
             raise DatabaseLost(" ".join(str(error).split())) from None
 

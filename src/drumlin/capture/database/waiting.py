@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database.connections import failure_of, loaded
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
+from drumlin.capture.sockets import is_readable, is_writable
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,7 +37,7 @@ def result_of(
     try:
         connector.send_query(statement.encode())
         while connector.flush():
-            select.select([], [connector.socket], [], _LISTEN_S)
+            is_writable(connector.socket, _LISTEN_S)
         while connector.is_busy():
             _listen(connector, should_stop)
         result = connector.get_result()
@@ -82,7 +82,7 @@ def _listen(connector: Any, should_stop: Callable[[], bool]) -> None:
     if should_stop():
         connector.get_cancel().cancel()
         raise Stopped
-    if select.select([connector.socket], [], [], _LISTEN_S)[0]:
+    if is_readable(connector.socket, _LISTEN_S):
         connector.consume_input()
 
 
