@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
     from drumlin.broker.remote.log_ends import LogEnds
+    from drumlin.broker.rights.session import Session
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.wire.messages import EncodedBody, RequestHeader
@@ -66,6 +67,7 @@ class RequestContext(NamedTuple):
     broker: Services
     connection: Connection
     header: RequestHeader
+    session: Session
 
     @property
     def version(self) -> int:
@@ -82,7 +84,7 @@ class RequestContext(NamedTuple):
 
     @property
     def listener(self) -> str:
-        return self.connection.listener_name
+        return self.session.listener
 
 
 context_of: Final = from_tuple(RequestContext)

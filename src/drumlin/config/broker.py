@@ -121,6 +121,7 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+    protocols: dict[str, str]
     queued_max_request_bytes: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
@@ -167,6 +168,7 @@ class BrokerConfig:
         self.per_broker: dict[str, str] = {}
         self._values: dict[str, Any] = {}
         self._topic_defaults: dict[str, Value] = {}
+        self._given: Mapping[str, str] = self.static
         self._apply(_resolve(self.static))
 
     @classmethod
@@ -198,6 +200,15 @@ class BrokerConfig:
         value: Value = self._values[name]
         return value
 
+    def of_listener(self, listener: str, name: str) -> Value:
+        """The value of one key for a listener: the listener's own, or the broker's."""
+        text = self.text_of_listener(listener, name)
+        return self._values[name] if text is None else broker_keys()[name].parse(text)
+
+    def text_of_listener(self, listener: str, name: str) -> str | None:
+        """The text that is given for a listener alone, also of a key with a mechanism's name."""
+        return self._given.get(f"listener.name.{listener.lower()}.{name}")
+
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
         return OWN_DEFAULTS.get(key.name, key.default)
@@ -224,8 +235,10 @@ class BrokerConfig:
         Raises:
             ConfigError: a value is not allowed; nothing is changed.
         """
-        resolved = _resolve(self._with_changes(cluster_wide, per_broker))
+        given = self._with_changes(cluster_wide, per_broker)
+        resolved = _resolve(given)
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
+        self._given = given
         self._apply(resolved)
 
     def is_cordoned(self, log_dir: str) -> bool:
@@ -302,6 +315,7 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
             protocols,
         ),
         "listeners": listeners,
+        "protocols": {each.name: protocols[each.name] for each in listeners},
         "log_dirs": values["log.dirs"] or values["log.dir"],
         "log_retention_ms": topic_default("retention.ms", values),
         "log_roll_jitter_ms": topic_default("segment.jitter.ms", values),

@@ -27,7 +27,8 @@ from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, releas
 from drumlin.broker.net.channel import Channel
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
-from drumlin.broker.net.request_sizes import request_bytes_max
+from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
+from drumlin.broker.rights.session import Session
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
@@ -69,6 +70,15 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
+class Door(Protocol):
+    """How the connections of one listener get in."""
+
+    listener: str
+
+    def greet(self, connection: Connection, channel: Channel) -> None:
+        """Let the peer of an open channel in, or begin its login."""
+
+
 class _Slot:
     """The place of one answer in the order of answers."""
 
@@ -101,17 +111,18 @@ class Connection:
         memory: RequestMemory,
         scratch: bytearray,
         max_frame_bytes: int,
-        listener_name: str,
+        door: Door,
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
         self._router = router
+        self._door = door
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             max_frame_bytes,
             scratch=scratch,
             has_plenty=memory.has_plenty,
-            limit_of=request_bytes_max,
+            limit_of=stranger_bytes_max,
         )
         self._outbox = Outbox(channel)
         self._memory = memory
@@ -127,13 +138,26 @@ class Connection:
         self._is_finishing = False
         self._will_go_on = False
         self._will_send = False
+        self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
-        self.listener_name = listener_name
+        #: For whom requests are made; None until the peer is let in.
+        self.session: Session | None = None
         self.closed = False
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         self._when_closed: list[Callable[[], None]] = []
+        if channel.is_open:
+            door.greet(self, channel)
         self.resume_reading()
+
+    def let_in(self, session: Session) -> None:
+        """Take requests of any kind, for whom the session says."""
+        self.session = session
+        self._reader.limit_of = request_bytes_max
+
+    def answer_by(self, router: Dispatcher) -> None:
+        """Let `router` answer from the next request on."""
+        self._router = router
 
     # -- receiving ---------------------------------------------------------------------
 
@@ -144,14 +168,53 @@ class Connection:
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
             self._loop.add_reader(self._channel.fileno(), self._on_readable)
             self._reading = True
+            self._read_kept()
 
     def _pause_reading(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._channel.fileno())
             self._reading = False
 
+    def _read_kept(self) -> None:
+        """Read soon what the channel keeps, as the loop will not tell of it."""
+        if not self._will_read and self._channel.keeps_bytes():
+            self._will_read = True
+            self._router.rounds.add(self._on_kept)
+
+    def _on_kept(self) -> None:
+        self._will_read = False
+        if self._reading:
+            self._on_readable()
+
+    def _shake_hands(self) -> None:
+        """Go on with the handshake, in a turn of its own: it may take half a millisecond."""
+        self._will_read = False
+        if self.closed:
+            return
+        try:
+            self._channel.shake_hands()
+        except BlockingIOError:
+            self._await_channel()
+        except OSError as error:
+            self.close(error)
+        else:
+            self._door.greet(self, self._channel)
+            self.resume_reading()
+
+    def _await_channel(self) -> None:
+        if self._channel.receiving_needs_room:
+            self._pause_reading()  # or the loop would call for ever
+            self._wait_until_writable(True)
+        else:
+            self.resume_reading()
+
     def _on_readable(self) -> None:
         self.last_active = self._loop.time()
+        if not self._channel.is_open:
+            self._pause_reading()
+            self._will_read = True
+            self._router.rounds.add(self._shake_hands)
+            return
         try:
             for _ in range(_READS_PER_TURN):
                 memory = self._reader.buffers()
@@ -164,7 +227,7 @@ class Connection:
                 if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
                     break
         except (BlockingIOError, InterruptedError):
-            pass
+            self._await_channel()
         except (MalformedMessage, OSError) as error:
             self.close(error)
             return
@@ -172,6 +235,8 @@ class Connection:
             self._start_requests()
         elif not self._within_budget():
             self._pause_reading()
+        if self._reading:
+            self._read_kept()
 
     def _within_budget(self) -> bool:
         """Report this connection's memory to the budget; False if it must wait for others."""
@@ -340,6 +405,7 @@ class Connection:
         self._wait_until_writable(not drained and not self._outbox.awaits_disk)
 
     def _wait_until_writable(self, waits: bool) -> None:
+        waits = waits or self._channel.receiving_needs_room
         if waits and not self._writing:
             self._loop.add_writer(self._channel.fileno(), self._on_writable)
         elif self._writing and not waits:
@@ -362,6 +428,11 @@ class Connection:
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
+        if self._channel.receiving_needs_room:
+            self._channel.receiving_needs_room = False
+            self._wait_until_writable(False)
+            self.resume_reading()
+            self._on_readable()
         self._go_on_sending()
 
     def _send_in_turn(self) -> None:

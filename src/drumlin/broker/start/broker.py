@@ -22,6 +22,7 @@ from drumlin.broker.hosting.log_cleaner import Cleaning
 from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
+from drumlin.broker.login.doors import doors_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
 from drumlin.broker.parts.change_overs import ChangeOvers
@@ -134,7 +135,7 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(self._router, _limits(config), bound)
+        self.server = Server(self._router, _limits(config), bound, doors_of(config))
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()

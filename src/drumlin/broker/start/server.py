@@ -14,10 +14,11 @@ import resource
 import socket
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from drumlin.broker.net.channel import PlainChannel
+from drumlin.broker.login.doors import Door
 from drumlin.broker.net.connection import Connection, Dispatcher
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
@@ -57,8 +58,16 @@ class ConnectionLimits:
 class Server:
     """Accepts and keeps the connections of all listeners."""
 
-    def __init__(self, router: Dispatcher, limits: ConnectionLimits, bound: BoundSockets) -> None:
+    def __init__(
+        self,
+        router: Dispatcher,
+        limits: ConnectionLimits,
+        bound: BoundSockets,
+        doors: Mapping[str, Door],
+    ) -> None:
+        """`doors`: by the name of the listener."""
         self._router = router
+        self._doors = doors
         self.limits = limits
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
@@ -148,13 +157,14 @@ class Server:
             if self.limits.socket_send_buffer_bytes > 0:
                 size = self.limits.socket_send_buffer_bytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+            door = self._doors[self._sockets[listening].name]
             connection = Connection(
-                PlainChannel(sock),
+                door.channel(sock, self._scratch),
                 self._router,
                 memory=self._memory,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
-                listener_name=self._sockets[listening].name,
+                door=door,
                 on_close=self._forget,
             )
         except OSError:  # the client disconnected before it was accepted

@@ -1,0 +1,72 @@
+"""The doors of a broker: how the connections of each listener get in.
+
+A door makes the channel of a connection, and greets the peer once that is open: it either lets the
+peer in, or begins a login. When certificates change, a door takes a new context; connections that
+are open keep the old one.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from drumlin.broker.login.names import principal_of
+from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
+from drumlin.broker.net.channel import Channel, PlainChannel
+from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.rights.session import ANONYMOUS, Session
+from drumlin.config.config_error import ConfigError
+from drumlin.peer.security.settings import SecurityOptionError
+
+if TYPE_CHECKING:
+    from drumlin.broker.net.connection import Connection
+    from drumlin.config.broker import BrokerConfig
+
+
+class Door:
+    """One listener's way in."""
+
+    def __init__(self, listener: str, protocol: str, config: BrokerConfig) -> None:
+        """
+        Raises:
+            ConfigError: the listener's settings are not valid.
+        """
+        self.listener = listener
+        self._context: ssl.SSLContext | None = None
+        if protocol.endswith("SSL"):
+            self._context = _context(listener, server_tls(config, listener))
+
+    def channel(self, sock: socket.socket, scratch: bytearray) -> Channel:
+        """The channel of an accepted connection.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if self._context is None:
+            return PlainChannel(sock)
+        return TlsChannel(sock, self._context, scratch)
+
+    def greet(self, connection: Connection, channel: Channel) -> None:
+        """Let the peer of an open channel in."""
+        certificate = channel.certificate()
+        principal = ANONYMOUS if certificate is None else principal_of(certificate)
+        connection.let_in(Session(principal, channel.peer_host, self.listener))
+
+
+def doors_of(config: BrokerConfig) -> dict[str, Door]:
+    """The doors of all listeners, by their names. Reads files.
+
+    Raises:
+        ConfigError: a listener's settings are not valid.
+    """
+    return {
+        each.name: Door(each.name, config.protocols[each.name], config) for each in config.listeners
+    }
+
+
+def _context(listener: str, tls: ServerTls) -> ssl.SSLContext:
+    try:
+        return context_of(tls)
+    except SecurityOptionError as error:
+        raise ConfigError(f"ssl.keystore of listener {listener}", "...", str(error)) from None
