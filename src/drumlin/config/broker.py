@@ -200,7 +200,7 @@ class BrokerConfig:
         value: Value = self._values[name]
         return value
 
-    def of_listener(self, listener: str, name: str) -> Value:
+    def of_listener(self, listener: str, name: str) -> Any:
         """The value of one key for a listener: the listener's own, or the broker's."""
         text = self.text_of_listener(listener, name)
         return self._values[name] if text is None else broker_keys()[name].parse(text)

@@ -30,7 +30,7 @@ from drumlin.broker.configs.config_entries import (
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
 from drumlin.distinct import counted
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import CONFIGURABLE, Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ from drumlin.wire.protocol.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
+_TYPES: Final = frozenset({*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS})
 #: Entries in one response: without this limit a small request that names the broker many times
 #: could get gigabytes.
 _ENTRIES_MAX: Final = 200_000

@@ -12,7 +12,7 @@ from typing import Final
 
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import ClusterImage, ResourceType
+from drumlin.metadata.image import CONFIGURABLE, ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
@@ -22,7 +22,7 @@ from drumlin.wire.protocol.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
+_TYPES: Final = (*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS)
 
 
 async def handle(

@@ -11,6 +11,8 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
+from drumlin.broker.login.login_settings import Credentials, login_settings
 from drumlin.broker.login.names import principal_of
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.net.channel import Channel, PlainChannel
@@ -27,12 +29,17 @@ if TYPE_CHECKING:
 class Door:
     """One listener's way in."""
 
-    def __init__(self, listener: str, protocol: str, config: BrokerConfig) -> None:
+    def __init__(
+        self, listener: str, protocol: str, config: BrokerConfig, credentials: Credentials
+    ) -> None:
         """
         Raises:
             ConfigError: the listener's settings are not valid.
         """
         self.listener = listener
+        self._login: LoginSettings | None = None
+        if protocol.startswith("SASL"):
+            self._login = login_settings(config, listener, credentials)
         self._context: ssl.SSLContext | None = None
         if protocol.endswith("SSL"):
             self._context = _context(listener, server_tls(config, listener))
@@ -48,20 +55,26 @@ class Door:
         return TlsChannel(sock, self._context, scratch)
 
     def greet(self, connection: Connection, channel: Channel) -> None:
-        """Let the peer of an open channel in."""
+        """Let the peer of an open channel in, or begin its login."""
+        if self._login is not None:
+            connection.answer_by(LoginDispatcher(self._login, connection.router))
+            return
         certificate = channel.certificate()
         principal = ANONYMOUS if certificate is None else principal_of(certificate)
         connection.let_in(Session(principal, channel.peer_host, self.listener))
 
 
-def doors_of(config: BrokerConfig) -> dict[str, Door]:
+def doors_of(config: BrokerConfig, credentials: Credentials) -> dict[str, Door]:
     """The doors of all listeners, by their names. Reads files.
+
+    `credentials`: of users, for SCRAM.
 
     Raises:
         ConfigError: a listener's settings are not valid.
     """
     return {
-        each.name: Door(each.name, config.protocols[each.name], config) for each in config.listeners
+        each.name: Door(each.name, config.protocols[each.name], config, credentials)
+        for each in config.listeners
     }
 
 

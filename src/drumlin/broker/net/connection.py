@@ -28,7 +28,7 @@ from drumlin.broker.net.channel import Channel
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
-from drumlin.broker.rights.session import Session
+from drumlin.broker.rights.session import NOBODY, Session
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
@@ -115,7 +115,7 @@ class Connection:
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
-        self._router = router
+        self.router = router
         self._door = door
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
@@ -140,8 +140,8 @@ class Connection:
         self._will_send = False
         self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
-        #: For whom requests are made; None until the peer is let in.
-        self.session: Session | None = None
+        #: For whom requests are made; until the peer is let in, for nobody.
+        self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
@@ -157,7 +157,7 @@ class Connection:
 
     def answer_by(self, router: Dispatcher) -> None:
         """Let `router` answer from the next request on."""
-        self._router = router
+        self.router = router
 
     # -- receiving ---------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Connection:
         """Read soon what the channel keeps, as the loop will not tell of it."""
         if not self._will_read and self._channel.keeps_bytes():
             self._will_read = True
-            self._router.rounds.add(self._on_kept)
+            self.router.rounds.add(self._on_kept)
 
     def _on_kept(self) -> None:
         self._will_read = False
@@ -213,7 +213,7 @@ class Connection:
         if not self._channel.is_open:
             self._pause_reading()
             self._will_read = True
-            self._router.rounds.add(self._shake_hands)
+            self.router.rounds.add(self._shake_hands)
             return
         try:
             for _ in range(_READS_PER_TURN):
@@ -279,18 +279,18 @@ class Connection:
         try:
             ends_at = begin_turn(self._loop)
             while self._backlog and self._may_start() and time.monotonic() < ends_at:
-                if not self._router.is_prepared(self._backlog[0], self._prepared):
+                if not self.router.is_prepared(self._backlog[0], self._prepared):
                     self._awaits_preparation = True
                     break
                 frame = self._backlog.popleft()
-                answer = self._router.dispatch(self, frame)
+                answer = self.router.dispatch(self, frame)
                 if isinstance(answer, Later):
                     self._await(answer, frame)
                 elif self._slots:
                     self._answered(self._new_slot(None, frame), answer)
                 elif answer:  # it is ready, and all earlier answers are sent
                     self._outbox.put(answer)
-            self._router.finish_woken()
+            self.router.finish_woken()
             self._send()
             if not self.closed:
                 self._read_on_or_pause()
@@ -310,7 +310,7 @@ class Connection:
             # Nothing else would call this again. Other connections have their turn first, or the
             # outbox was full before sending.
             self._will_go_on = True
-            self._router.rounds.add(self._go_on)
+            self.router.rounds.add(self._go_on)
 
     def _go_on(self) -> None:
         self._will_go_on = False
@@ -382,7 +382,7 @@ class Connection:
             # turn.
             self._will_send = True
             self._wait_until_writable(False)
-            self._router.rounds.add(self._send_in_turn)
+            self.router.rounds.add(self._send_in_turn)
             return
         try:
             drained = self._outbox.flush()
@@ -419,7 +419,7 @@ class Connection:
         reading shows whether their device has failed.
         """
         try:
-            await self._router.reading(cold.bring)
+            await self.router.reading(cold.bring)
         except KafkaError as error:
             self.close(error)
         finally:
@@ -489,7 +489,7 @@ class Connection:
         self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:
-                self._router.giving_up.add(slot.later)
+                self.router.giving_up.add(slot.later)
             release(slot.parts)
         self._slots.clear()
         self._backlog.clear()

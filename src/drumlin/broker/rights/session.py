@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 #: The principal of a peer that has not shown who it is, and need not.
 ANONYMOUS: Final = "User:ANONYMOUS"
+#: The principal of a peer that has to show who it is, and has not yet. It may do nothing.
+NOBODY: Final = ""
 
 
 class Session(NamedTuple):

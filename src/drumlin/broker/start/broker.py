@@ -23,6 +23,8 @@ from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.login.doors import doors_of
+from drumlin.broker.login.mechanisms.scram import ScramCredential
+from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
 from drumlin.broker.parts.change_overs import ChangeOvers
@@ -135,7 +137,9 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(self._router, _limits(config), bound, doors_of(config))
+        self.server = Server(
+            self._router, _limits(config), bound, doors_of(config, self._credential)
+        )
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
@@ -159,6 +163,9 @@ class Broker:
     @property
     def node_id(self) -> int:
         return self.config.node_id
+
+    def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
+        return credential_of(self.metadata.image, mechanism, name)
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The current name of the topic with this id.

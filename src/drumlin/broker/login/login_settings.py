@@ -1,0 +1,85 @@
+"""A listener's SASL settings, as Kafka names them.
+
+What cannot be kept is refused, so that nobody is let in by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.login.dispatcher import LoginSettings
+from drumlin.broker.login.mechanisms import plain
+from drumlin.broker.login.mechanisms.exchange import Exchange
+from drumlin.broker.login.mechanisms.plain import PlainExchange
+from drumlin.broker.login.mechanisms.scram import HASHES, ScramCredential, ScramExchange
+from drumlin.config.config_error import ConfigError
+from drumlin.peer.security.jaas import parse_jaas
+from drumlin.peer.security.secret import Secret
+from drumlin.peer.security.settings import SecurityOptionError
+
+if TYPE_CHECKING:
+    from drumlin.config.broker import BrokerConfig
+
+#: The credential of a user, by mechanism and name.
+Credentials = Callable[[str, str], ScramCredential | None]
+
+_USER: Final = "user_"
+_CALLBACKS: Final = ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class")
+
+
+def login_settings(config: BrokerConfig, listener: str, credentials: Credentials) -> LoginSettings:
+    """
+    Raises:
+        ConfigError: a mechanism is not served, or its settings are not valid.
+    """
+    mechanisms: dict[str, Callable[[], Exchange]] = {}
+    for mechanism in tuple(config.of_listener(listener, "sasl.enabled.mechanisms") or ()):
+        _check_callbacks(config, listener, mechanism)
+        if mechanism == plain.MECHANISM:
+            mechanisms[mechanism] = partial(PlainExchange, _users(config, listener))
+        elif mechanism in HASHES:
+            mechanisms[mechanism] = partial(
+                ScramExchange, mechanism, partial(credentials, mechanism)
+            )
+        else:
+            allowed = f"{mechanism} is not served: {plain.MECHANISM}, {', '.join(HASHES)}"
+            raise _refused(listener, "sasl.enabled.mechanisms", allowed)
+    if not mechanisms:
+        raise _refused(listener, "sasl.enabled.mechanisms", "names none: nobody could log in")
+    return LoginSettings(
+        listener,
+        mechanisms,
+        int(config.of_listener(listener, "connections.max.reauth.ms")),
+        config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000,
+    )
+
+
+def _check_callbacks(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    for name in _CALLBACKS:
+        key = f"{mechanism.lower()}.{name}"
+        if config.text_of_listener(listener, key):
+            raise _refused(listener, key, "names a class of Java, which cannot be loaded here")
+
+
+def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
+    """The users of PLAIN, with their passwords."""
+    key = "plain.sasl.jaas.config"
+    text = config.text_of_listener(listener, key)
+    if text is None:
+        raise _refused(listener, key, 'is missing: it has user_NAME="PASSWORD" for each user')
+    try:
+        module = parse_jaas(text)
+    except SecurityOptionError as error:
+        raise _refused(listener, key, str(error)) from None
+    return {
+        name.removeprefix(_USER): Secret(password)
+        for name, password in module.options.items()
+        if name.startswith(_USER)
+    }
+
+
+def _refused(listener: str, key: str, allowed: str) -> ConfigError:
+    # A value may be a secret, and is not told.
+    return ConfigError(f"{key} of listener {listener}", "...", allowed)
