@@ -36,6 +36,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
+from drumlin.broker.rights.acls import CLUSTER_NAME, Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
@@ -68,6 +70,25 @@ class RequestContext(NamedTuple):
     connection: Connection
     header: RequestHeader
     session: Session
+
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Whether the request's principal may do this."""
+        authorizer, session = self.broker.authorizer, self.session
+        return authorizer is None or authorizer.allows(
+            session.principal, session.host, operation, kind, name
+        )
+
+    def require(self, operation: Operation, kind: Kind, name: str) -> None:
+        """
+        Raises:
+            KafkaError: the request's principal may not do this.
+        """
+        if not self.may(operation, kind, name):
+            raise denied(kind)
+
+    def require_cluster(self, operation: Operation) -> None:
+        """Like `require`, for the cluster."""
+        self.require(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     @property
     def version(self) -> int:

@@ -55,12 +55,8 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
-_NO_RIGHTS: Final = "there are no access rights here: every client may do everything"
-
 #: Keys that protect a cluster, each with the consequence of accepting it without effect.
 _GUARDS: Final = {
-    "authorizer.class.name": _NO_RIGHTS,
-    "super.users": _NO_RIGHTS,
     "create.topic.policy.class.name": "policies are not served: any topic can be created",
     "alter.config.policy.class.name": "policies are not served: any configuration can be set",
 }
@@ -81,9 +77,6 @@ def check_guards(given: _Given) -> None:
     for name, danger in _GUARDS.items():
         if given.get(name, "").strip():
             raise _refused(name, given, f"must not be set, as {danger}")
-    name = "allow.everyone.if.no.acl.found"
-    if given.get(name, "true").strip().lower() != "true":
-        raise _refused(name, given, f"can only be true, as {_NO_RIGHTS}")
     if given.get("zookeeper.connect", "").strip():
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
             if given.get(name, "").strip().lower() == "true":

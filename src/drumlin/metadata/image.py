@@ -28,6 +28,8 @@ class ResourceType(enum.IntEnum):
     #: A user's SCRAM credentials, by mechanism: secrets, of which no request tells more than
     #: DescribeUserScramCredentials does.
     USER = 256
+    #: A resource pattern of ACLs; the keys are its ACLs.
+    ACL = 257
 
 
 #: The types that requests about configurations may name.

@@ -65,19 +65,27 @@ def _check_callbacks(config: BrokerConfig, listener: str, mechanism: str) -> Non
 
 def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
     """The users of PLAIN, with their passwords."""
-    key = "plain.sasl.jaas.config"
-    text = config.text_of_listener(listener, key)
-    if text is None:
-        raise _refused(listener, key, 'is missing: it has user_NAME="PASSWORD" for each user')
-    try:
-        module = parse_jaas(text)
-    except SecurityOptionError as error:
-        raise _refused(listener, key, str(error)) from None
     return {
         name.removeprefix(_USER): Secret(password)
-        for name, password in module.options.items()
+        for name, password in jaas_of(config, listener, plain.MECHANISM).items()
         if name.startswith(_USER)
     }
+
+
+def jaas_of(config: BrokerConfig, listener: str, mechanism: str) -> Mapping[str, str]:
+    """The options of a mechanism's login module, which are secrets.
+
+    Raises:
+        ConfigError: it is missing, or not valid.
+    """
+    key = f"{mechanism.lower()}.sasl.jaas.config"
+    text = config.text_of_listener(listener, key)
+    if text is None:
+        raise _refused(listener, key, "is missing")
+    try:
+        return parse_jaas(text).options
+    except SecurityOptionError as error:
+        raise _refused(listener, key, str(error)) from None
 
 
 def _refused(listener: str, key: str, allowed: str) -> ConfigError:

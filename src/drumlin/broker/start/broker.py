@@ -22,6 +22,7 @@ from drumlin.broker.hosting.log_cleaner import Cleaning
 from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
+from drumlin.broker.login.between_brokers import security_between_brokers
 from drumlin.broker.login.doors import doors_of
 from drumlin.broker.login.mechanisms.scram import ScramCredential
 from drumlin.broker.login.users import credential_of
@@ -37,6 +38,7 @@ from drumlin.broker.peers.transactions import RemoteTransactions
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
+from drumlin.broker.rights.granting import authorizer_of, follow, learn
 from drumlin.broker.router import Router
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.start.chores import start_upkeep
@@ -56,6 +58,7 @@ from drumlin.broker.topics.state_topics import StateLogs, state_topic
 from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
+from drumlin.config.config_error import ConfigError
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.share_groups import ShareGroupMembership
 from drumlin.coordination.producer_ids import ProducerIds
@@ -100,7 +103,9 @@ class Broker:
         self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
-        self.peers = Peers(config, metadata.image, self.threads)
+        self.authorizer = authorizer_of(config)
+        security = security_between_brokers(config)
+        self.peers = Peers(config, metadata.image, self.threads, security)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -207,7 +212,10 @@ class Broker:
             try:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
-                    broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                    try:
+                        broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                    except ConfigError as error:  # what the names of files in it lead to
+                        raise StartFailed(str(error)) from None
                     try:
                         await broker._begin(before_serving, is_alone=machine is None)
                     except BaseException:
@@ -233,6 +241,9 @@ class Broker:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)
+            if self.authorizer is not None:
+                metadata.on_change(partial(follow, self.authorizer))
+                learn(self.authorizer, metadata.image)
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
