@@ -36,7 +36,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
-from drumlin.broker.rights.acls import CLUSTER_NAME, Kind, Operation
+from drumlin.broker.rights.acls import ALL_OPERATIONS, CLUSTER_NAME, OPERATIONS, Kind, Operation
 from drumlin.broker.rights.denials import denied
 from drumlin.tuples import from_tuple
 
@@ -85,6 +85,17 @@ class RequestContext(NamedTuple):
         """
         if not self.may(operation, kind, name):
             raise denied(kind)
+
+    def operations(self, kind: Kind, name: str) -> int:
+        """The operations that the principal may do, as the set of bits of an answer."""
+        if self.broker.authorizer is None:
+            return ALL_OPERATIONS[kind]
+        allowed = (each for each in OPERATIONS[kind] if self.may(each, kind, name))
+        return sum(1 << each for each in allowed)
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Like `may`, for the cluster."""
+        return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def require_cluster(self, operation: Operation) -> None:
         """Like `require`, for the cluster."""

@@ -9,6 +9,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acl_elements import check_elements
 from drumlin.broker.rights.acls import (
     InvalidAcl,
+    Kind,
     Operation,
     Rule,
     Target,
@@ -16,6 +17,7 @@ from drumlin.broker.rights.acls import (
     key_of,
     resource_of,
 )
+from drumlin.broker.rights.denials import denied
 from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -34,11 +36,13 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
             each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
         )
         await give_way()
-    context.require_cluster(Operation.ALTER)
+    may = context.may_cluster(Operation.ALTER)
     outcomes: list[KafkaError | None] = []
     wanted: dict[Target, list[tuple[int, Rule]]] = {}
     for number, each in enumerate(request.creations):
-        outcomes.append(None)
+        outcomes.append(None if may else denied(Kind.CLUSTER))
+        if not may:
+            continue
         try:
             target, rule = _checked(context, each)
             wanted.setdefault(target, []).append((number, rule))

@@ -100,6 +100,44 @@ IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 }
 
 
+#: The operations that exist for each kind of resource, but for ALL.
+OPERATIONS: Final[Mapping[Kind, tuple[Operation, ...]]] = {
+    Kind.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    Kind.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    Kind.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+    Kind.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
+    Kind.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    Kind.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+#: The same as sets of bits.
+ALL_OPERATIONS: Final = {
+    kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS.items()
+}
+
+
 def resource_of(target: Target) -> Resource:
     """Where the ACLs of a target are kept."""
     kind, pattern, name = target
