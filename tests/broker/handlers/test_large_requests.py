@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     add_partitions_to_txn,
@@ -43,7 +44,7 @@ def _context(api_key: int, version: int, **broker: Any) -> RequestContext:
         **broker,
     )
     connection: Any = None
-    return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def _in_steps(work: Coroutine[Any, Any, T]) -> T:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -40,7 +41,7 @@ def _context(api_key: int, version: int) -> RequestContext:
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
