@@ -25,7 +25,10 @@ def short(
         kafka: SecuredKafka = request.getfixturevalue("secured_kafka")
         yield Peer(int(kafka.addresses["short"].rpartition(":")[2]), PASSWORD)
         return
-    settings = {"listener.name.login.connections.max.reauth.ms": str(_SESSION_MS)}
+    settings = {
+        "listener.name.login.connections.max.reauth.ms": str(_SESSION_MS),
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    }
     with running_secured_drumlin(tmp_path_factory.mktemp("short"), settings) as server:
         yield Peer(server.login_port, "alice")
 

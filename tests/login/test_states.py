@@ -5,13 +5,15 @@ The same for Drumlin and for Apache Kafka, which is asked in the deep tests.
 
 from __future__ import annotations
 
+import contextlib
+import random
 import struct
 from typing import Any
 
 import pytest
 
 from login.conftest import Peer
-from rig.data.raw import Closed, RawClient
+from rig.data.raw import Closed, NoAnswer, RawClient
 
 _AUTHENTICATION_FAILED, _ILLEGAL_STATE, _UNSUPPORTED_MECHANISM = 58, 34, 33
 
@@ -175,3 +177,21 @@ def test_a_frame_that_is_too_large(peer: Peer) -> None:
         client.send_bytes((524_289).to_bytes(4, "big") + b"\0\x12\0\0")
         with pytest.raises(Closed):
             client.receive_frame()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_bytes(peer: Peer, seed: int) -> None:
+    """An answer or the end of the connection, and the broker lives on (its fixture looks)."""
+    chance = random.Random(seed)
+    for _ in range(20):
+        with peer.connect() as client, contextlib.suppress(Closed, NoAnswer):
+            if chance.random() < 0.5:
+                mechanism = chance.choice(["PLAIN", "SCRAM-SHA-256", ""])
+                _shake_hands(client, mechanism, chance.randrange(2))
+            for _ in range(chance.randrange(1, 4)):
+                key = chance.choice([17, 18, 36, 3, 77, -1])
+                version = chance.choice([0, 1, 2, 3, 9, -1])
+                header = struct.pack(">hhih", key, version, 1, -1)
+                body = chance.randbytes(chance.randrange(40))
+                client.send_frame(chance.choice([header + body, body]))
+                client.receive_frame(1)

@@ -103,11 +103,15 @@ class LoginDispatcher:
         header = parse_request_header(frame)
         if self._state is _State.LET_IN:
             return self._let_in(connection, header, frame)
+        is_served = _is_served(header)
         if header.api_key == _API_VERSIONS and self._state is _State.BEGINNING:
-            lowest, highest = SERVED["api_versions"]
-            if lowest <= header.api_version <= highest:
+            if is_served:  # otherwise the peer asks again, in another version
                 self._state = _State.ASKED
             return self._router.dispatch(connection, frame)
+        if not is_served:
+            raise MalformedMessage(
+                f"API key {header.api_key} v{header.api_version} before the end of the login"
+            )
         if header.api_key == _HANDSHAKE and self._state in (_State.BEGINNING, _State.ASKED):
             return begun(self._shake_hands(connection, header, frame))
         if self._state is _State.EXCHANGING:
@@ -121,7 +125,8 @@ class LoginDispatcher:
     ) -> Parts | LaterParts | None:
         now = time.monotonic()
         assert self._session is not None and self._session.ends_at_s is not None
-        if header.api_key == _HANDSHAKE and now - self._begun_at_s >= _AGAIN_S:
+        is_handshake = header.api_key == _HANDSHAKE and _is_served(header)
+        if is_handshake and now - self._begun_at_s >= _AGAIN_S:
             return begun(self._shake_hands(connection, header, frame))
         if now >= self._session.ends_at_s:
             raise MalformedMessage(
@@ -173,10 +178,7 @@ class LoginDispatcher:
 
     async def _refuse(self, connection: Connection, header: RequestHeader) -> Parts | None:
         """The answer to another request in the place of a token."""
-        api = _NAMES.get(header.api_key)
-        lowest, highest = SERVED[api] if api is not None else (0, -1)
-        if api is None or not lowest <= header.api_version <= highest:
-            raise MalformedMessage(f"API key {header.api_key} in the middle of a login")
+        api = _NAMES[header.api_key]
         response = error_response(api, header.api_version, ErrorCode.illegal_sasl_state)
         if response is None:
             raise MalformedMessage(f"{api} in the middle of a login")
@@ -231,6 +233,14 @@ class LoginDispatcher:
         await asyncio.sleep(self._settings.failure_delay_s)
         connection.finish()
         return parts
+
+
+def _is_served(header: RequestHeader) -> bool:
+    api = _NAMES.get(header.api_key)
+    if api is None:
+        return False
+    lowest, highest = SERVED[api]
+    return lowest <= header.api_version <= highest
 
 
 def _key_of(frame: memoryview) -> int:
