@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Credentials = Callable[[str, str], ScramCredential | None]
 
 _USER: Final = "user_"
-_CALLBACKS: Final = ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class")
 
 
 def login_settings(config: BrokerConfig, listener: str, credentials: Credentials) -> LoginSettings:
@@ -36,7 +35,6 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
     """
     mechanisms: dict[str, Callable[[], Exchange]] = {}
     for mechanism in tuple(config.of_listener(listener, "sasl.enabled.mechanisms") or ()):
-        _check_callbacks(config, listener, mechanism)
         if mechanism == plain.MECHANISM:
             mechanisms[mechanism] = partial(PlainExchange, _users(config, listener))
         elif mechanism in HASHES:
@@ -54,13 +52,6 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
         int(config.of_listener(listener, "connections.max.reauth.ms")),
         config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000,
     )
-
-
-def _check_callbacks(config: BrokerConfig, listener: str, mechanism: str) -> None:
-    for name in _CALLBACKS:
-        key = f"{mechanism.lower()}.{name}"
-        if config.text_of_listener(listener, key):
-            raise _refused(listener, key, "names a class of Java, which cannot be loaded here")
 
 
 def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:

@@ -70,13 +70,21 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
+class NotLetIn(Exception):
+    """A peer cannot be let in; the message says why."""
+
+
 class Door(Protocol):
     """How the connections of one listener get in."""
 
     listener: str
 
     def greet(self, connection: Connection, channel: Channel) -> None:
-        """Let the peer of an open channel in, or begin its login."""
+        """Let the peer of an open channel in, or begin its login.
+
+        Raises:
+            NotLetIn: the peer cannot be let in.
+        """
 
 
 class _Slot:

@@ -21,7 +21,7 @@ from typing import Final
 
 from drumlin.broker.login.doors import Door
 from drumlin.broker.net.channel import Channel
-from drumlin.broker.net.connection import Connection, Dispatcher
+from drumlin.broker.net.connection import Connection, Dispatcher, NotLetIn
 from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
@@ -183,16 +183,22 @@ class Server:
         self._add_stranger(handshake)
 
     def _connect(self, door: Door, channel: Channel) -> None:
-        connection = Connection(
-            channel,
-            self._router,
-            memory=self._memory,
-            scratch=self._scratch,
-            max_frame_bytes=self.limits.socket_request_max_bytes,
-            door=door,
-            on_let_in=self._let_in,
-            on_close=self._forget,
-        )
+        try:
+            connection = Connection(
+                channel,
+                self._router,
+                memory=self._memory,
+                scratch=self._scratch,
+                max_frame_bytes=self.limits.socket_request_max_bytes,
+                door=door,
+                on_let_in=self._let_in,
+                on_close=self._forget,
+            )
+        except NotLetIn as refusal:
+            self._log_refusal(channel.peer_host, str(refusal))
+            channel.close()
+            self._leave(channel.peer_host)
+            return
         self._connections.add(connection)
         self._has_none.clear()
         if connection.is_stranger:
