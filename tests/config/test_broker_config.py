@@ -26,7 +26,11 @@ _HINTS = {
 }
 
 
-_PARSED_FURTHER = ("drumlin_metrics_listener", "max_connections_per_ip_overrides")
+_PARSED_FURTHER = (
+    "listener_security_protocol_map",
+    "drumlin_metrics_listener",
+    "max_connections_per_ip_overrides",
+)
 
 
 def test_defaults() -> None:
