@@ -37,6 +37,7 @@ _ENTRIES = 5_000
 
 def _context(api_key: int, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(
+        authorizer=None,
         partitions=PartitionRegistry(lambda *_: False),
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )
@@ -66,7 +67,7 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
     )
     work = list_offsets.handle(_context(2, 5), request)
 
-    async def nothing(*_: Any) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
         return
 
     monkeypatch.setattr(list_offsets, "_respond", nothing)
