@@ -111,7 +111,7 @@ def test_other_synonyms() -> None:
         ("super.users", "User:admin", 'super.users = "User:admin": without authorizer.class.name everybody may do everything'),
         ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": without authorizer.class.name everybody may do everything'),
         ("principal.builder.class", "a.B", 'principal.builder.class = "a.B": must be org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder: no class of Java can be loaded here'),
-        ("listener.name.x.scram-sha-256.sasl.server.callback.handler.class", "a.B", 'listener.name.x.scram-sha-256.sasl.server.callback.handler.class = "a.B": must not be set: no class of Java can be loaded here'),
+        ("listener.name.x.scram-sha-256.sasl.server.callback.handler.class", "a.B", 'listener.name.x.scram-sha-256.sasl.server.callback.handler.class = "a.B": must be org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler: no class of Java can be loaded here'),
         ("listener.name.x.ssl.engine.factory.class", "a.B", 'listener.name.x.ssl.engine.factory.class = "a.B": must be org.apache.kafka.common.security.ssl.DefaultSslEngineFactory: no class of Java can be loaded here'),
         ("client.quota.callback.class", "a.B", 'client.quota.callback.class = "a.B": must not be set, as no class of Java can be loaded here: nothing would be limited'),
         ("create.topic.policy.class.name", "P", 'create.topic.policy.class.name = "P": must not be set, as policies are not served: any topic can be created'),

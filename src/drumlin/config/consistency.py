@@ -74,7 +74,9 @@ _GUARDS_OF_ZOOKEEPER: Final = {
 _ONLY_CLASS: Final = {
     "principal.builder.class": _BUILT_IN["principal.builder.class"],
     "ssl.engine.factory.class": _BUILT_IN["ssl.engine.factory.class"],
-    "sasl.server.callback.handler.class": "",
+    "sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
 }
 
 
@@ -83,8 +85,8 @@ def _check_classes(given: _Given) -> None:
     for name, text in given.items():
         for key, served in _ONLY_CLASS.items():
             if (name == key or name.endswith(f".{key}")) and text.strip() not in ("", served):
-                allowed = f"must be {served}" if served else "must not be set"
-                raise _refused(name, given, f"{allowed}: no class of Java can be loaded here")
+                allowed = f"must be {served}: no class of Java can be loaded here"
+                raise _refused(name, given, allowed)
 
 
 #: Apache Kafka's authorizers, of KRaft and of ZooKeeper; the rules of both are the same.
