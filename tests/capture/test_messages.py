@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from drumlin.capture.messages.frames import (
     EPOCH_US,
-    Data,
     Keepalive,
     Malformed,
     parse_frame,
@@ -148,7 +147,7 @@ def test_binary_values_were_not_asked_for() -> None:
 
 def test_frames() -> None:
     data = b"w" + struct.pack(">qqq", 1, 2, 3) + b"payload"
-    assert parse_frame(memoryview(data)) == Data(memoryview(b"payload"))
+    assert parse_frame(memoryview(data)) == b"payload"
     keepalive = bytes.fromhex("6b000000000152860800030464d4177b0a01")
     assert parse_frame(memoryview(keepalive)) == Keepalive(0x1528608, True)
     for frame in (b"", b"w", b"x" + data, keepalive[:-1]):

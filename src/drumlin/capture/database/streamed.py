@@ -42,6 +42,11 @@ class StreamedTransactions:
             spool.close()
         self._spools.clear()
 
+    @property
+    def is_in_block(self) -> bool:
+        """Whether the messages that come now belong to a block, whatever they are."""
+        return self._block is not None
+
     def takes(self, payload: memoryview) -> bool:
         """Whether a message belongs to a transaction that is sent in blocks."""
         return self._block is not None or (len(payload) > 0 and payload[0] in KINDS)

@@ -15,19 +15,13 @@ EPOCH_US: Final = 946_684_800_000_000
 
 _KIND_DATA: Final = ord("w")
 _KIND_KEEPALIVE: Final = ord("k")
-_DATA: Final = struct.Struct(">cqqq")
+_DATA_HEAD_BYTES: Final = struct.calcsize(">cqqq")
 _KEEPALIVE: Final = struct.Struct(">cqqB")
 _STATUS: Final = struct.Struct(">cqqqqB")
 
 
 class Malformed(CaptureError):
     """The bytes are no message of logical replication, or a message of an unexpected kind."""
-
-
-class Data(NamedTuple):
-    """A message of the output plugin, `payload`."""
-
-    payload: memoryview
 
 
 class Keepalive(NamedTuple):
@@ -37,14 +31,15 @@ class Keepalive(NamedTuple):
     wants_answer: bool
 
 
-def parse_frame(frame: memoryview) -> Data | Keepalive:
-    """Parse the frame in one CopyData message from the server.
+def parse_frame(frame: memoryview) -> memoryview | Keepalive:
+    """Parse the frame in one CopyData message from the server: a message of the output plugin, or a
+    keepalive.
 
     Raises:
         Malformed: the frame is neither data nor a keepalive.
     """
-    if len(frame) >= _DATA.size and frame[0] == _KIND_DATA:
-        return Data(frame[_DATA.size :])
+    if len(frame) >= _DATA_HEAD_BYTES and frame[0] == _KIND_DATA:
+        return frame[_DATA_HEAD_BYTES:]
     if len(frame) == _KEEPALIVE.size and frame[0] == _KIND_KEEPALIVE:
         _, end_lsn, _, wants_answer = _KEEPALIVE.unpack(frame)
         return Keepalive(end_lsn, wants_answer != 0)

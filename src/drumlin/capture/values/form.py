@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.plain import Convert, json_converter
-from drumlin.capture.values.record import Data, Place, Record
-from drumlin.capture.values.rows import Field, Frame, RowFormat
+from drumlin.capture.values.record import Data, Headers, Op, Place, Record
+from drumlin.capture.values.rows import Field, Frame, Part, RowFormat
 
 _DECODER: Final = json.JSONDecoder()
 OBJECT: Final = Frame("{", ",", "}")
+
+
+class Around(NamedTuple):
+    """What stands before and after a row's columns in a record, and the record's headers."""
+
+    start: Part
+    end: Part
+    headers: Headers = ()
 
 
 class Form(Protocol):
@@ -39,6 +47,12 @@ class Form(Protocol):
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
         """The records to be written for one whose value is a row."""
+
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:
+        """What `written` has around a row of this frame, if nothing is told of the row before.
+
+        `op`: neither a read, nor a delete.
+        """
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
         """The key and the row of a record that was written.
@@ -68,6 +82,9 @@ class PlainJson:
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:  # noqa: ARG002
         return (record,)
+
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:  # noqa: ARG002
+        return Around(frame.start, frame.end)
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
         for each in (key, value):
