@@ -58,7 +58,7 @@ class ChangeColumns:
         self._changes = changes
         self._form = form
 
-    def take(self, payloads: Sequence[memoryview]) -> Taken | None:
+    def take(self, payloads: Sequence[bytes]) -> Taken | None:
         """The records of these messages; None: nothing was done, and they must be taken singly."""
         if max(map(len, payloads)) > _LARGE_BYTES:
             return None
@@ -69,7 +69,7 @@ class ChangeColumns:
             self._changes.go_back(mark)
             return None
 
-    def _taken(self, payloads: Sequence[memoryview]) -> Taken:
+    def _taken(self, payloads: Sequence[bytes]) -> Taken:
         messages = RowMessages(payloads)
         parts, pieces = self._transactions(messages, payloads)
         if not pieces:
@@ -84,7 +84,7 @@ class ChangeColumns:
         return Taken(parts, found)
 
     def _transactions(
-        self, messages: RowMessages, payloads: Sequence[memoryview]
+        self, messages: RowMessages, payloads: Sequence[bytes]
     ) -> tuple[list[Part], list[_Rows]]:
         """The transactions, and the rows of those that are not written yet."""
         parts: list[Part] = []

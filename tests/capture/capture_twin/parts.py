@@ -220,10 +220,10 @@ class _Stream:
         if self._parts.server.reader is not self:
             raise DatabaseLost("the server has ended the stream")
 
-    def read(self, _: float) -> list[memoryview] | Keepalive | None:
+    def read(self, _: float) -> list[bytes] | Keepalive | None:
         """Runs of messages end anywhere."""
         self._ask()
-        payloads: list[memoryview] = []
+        payloads: list[bytes] = []
         while self._ahead is not None or not payloads or self._parts.world.random.random() < 0.8:
             found, self._ahead = self._ahead, None
             if found is None:
@@ -231,7 +231,7 @@ class _Stream:
                 self._wants_answer = False
             payload, lsn = (None, None) if found is None else found
             if payload is not None and (not payloads or payload[0] in b"BCIU"):
-                payloads.append(memoryview(payload))
+                payloads.append(payload)
                 if payload[0] in b"BCIU":
                     continue
             elif payloads:

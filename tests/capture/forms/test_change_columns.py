@@ -134,7 +134,7 @@ def _singly(changes: Changes, form: Form, payloads: Sequence[bytes]) -> list[tup
 def _together(
     changes: Changes, form: Form, payloads: Sequence[bytes]
 ) -> list[tuple[Any, ...]] | None:
-    taken = ChangeColumns(changes, form).take([memoryview(each) for each in payloads])
+    taken = ChangeColumns(changes, form).take(payloads)
     if taken is None:
         return None
     found = []

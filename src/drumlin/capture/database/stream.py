@@ -46,7 +46,7 @@ class Stream:
         self._connection: psycopg.Connection[Any] = failover.connect(url, identity)
         self._connector = self._connection.pgconn
         self._flushed_lsn = self._received_lsn = start_lsn
-        self._ahead: memoryview | Keepalive | None = None  # it has come, and was not returned yet
+        self._ahead: bytes | Keepalive | None = None  # it has come, and was not returned yet
         self._is_cut = False  # whether the last run ended within a transaction, as it was full
         psycopg = connections.loaded()
         self._error: type[Exception] = psycopg.Error
@@ -72,7 +72,7 @@ class Stream:
         with contextlib.suppress(Exception):
             self._connection.close()
 
-    def read(self, wait_s: float) -> list[memoryview] | Keepalive | None:
+    def read(self, wait_s: float) -> list[bytes] | Keepalive | None:
         """Messages that have come, in their order, or a keepalive; None: none within `wait_s`.
 
         Messages of rows, and of where transactions begin and end, come together, and if there are
@@ -85,11 +85,11 @@ class Stream:
         try:
             if found is None:
                 found = self._next(wait_s)
-            return self._run(found) if isinstance(found, memoryview) else found
+            return self._run(found) if isinstance(found, bytes) else found
         except self._error as error:
             raise failure_of(error, self._connection) from None
 
-    def _run(self, payload: memoryview) -> list[memoryview]:
+    def _run(self, payload: bytes) -> list[bytes]:
         """The message, and those after it that have come and may be taken together with it."""
         payloads = [payload]
         if not payload or payload[0] not in _TOGETHER:
@@ -104,14 +104,14 @@ class Stream:
                 self._is_cut = not is_end
                 return payloads
             found = self._next(0)
-            if not isinstance(found, memoryview) or not found or found[0] not in _TOGETHER:
+            if not isinstance(found, bytes) or not found or found[0] not in _TOGETHER:
                 self._ahead = found
                 return payloads
             payload = found
             size_bytes += len(payload)
             payloads.append(payload)
 
-    def _next(self, wait_s: float) -> memoryview | Keepalive | None:
+    def _next(self, wait_s: float) -> bytes | Keepalive | None:
         """The next frame; None: none came within `wait_s`."""
         size, frame = self._connector.get_copy_data(1)
         if size == 0:

@@ -47,11 +47,11 @@ class StreamedTransactions:
         """Whether the messages that come now belong to a block, whatever they are."""
         return self._block is not None
 
-    def takes(self, payload: memoryview) -> bool:
+    def takes(self, payload: bytes) -> bool:
         """Whether a message belongs to a transaction that is sent in blocks."""
         return self._block is not None or (len(payload) > 0 and payload[0] in KINDS)
 
-    def take(self, payload: memoryview) -> Iterator[Message]:
+    def take(self, payload: bytes) -> Iterator[Message]:
         """The messages of a whole transaction once it is committed; until then, none.
 
         Raises:
@@ -69,13 +69,13 @@ class StreamedTransactions:
                 f" {error}: make room, or set TMPDIR to another folder"
             ) from None
 
-    def _add(self, block: _Spool, payload: memoryview) -> None:
+    def _add(self, block: _Spool, payload: bytes) -> None:
         if payload[0] in KINDS:
             raise Malformed(f"a message of kind {chr(payload[0])!r} in a block")
         if payload[0] != _ORIGIN:
             block.add(*without_xid(payload))
 
-    def _take(self, payload: memoryview) -> Iterator[Message]:
+    def _take(self, payload: bytes) -> Iterator[Message]:
         message = decode_streamed(payload)
         if isinstance(message, BlockStart):
             self._block = self._spools.get(message.xid)

@@ -33,7 +33,7 @@ class NotAlike(Exception):
 class RowMessages:
     """Messages of one connection that follow each other."""
 
-    def __init__(self, payloads: Sequence[memoryview]) -> None:
+    def __init__(self, payloads: Sequence[bytes]) -> None:
         sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
         if sizes.min() < _HEAD_BYTES:
             raise NotAlike

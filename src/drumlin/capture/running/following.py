@@ -150,7 +150,7 @@ class Following:
             self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
         return self._stream.read(_WAIT_READING_S)
 
-    def _take_together(self, payloads: list[memoryview]) -> bool:
+    def _take_together(self, payloads: list[bytes]) -> bool:
         """Write the records of a run of messages as columns, if that is possible and worth it."""
         if (
             self._columns is None
@@ -173,7 +173,7 @@ class Following:
         self._show_alive()
         return True
 
-    def _receive(self, payload: memoryview) -> None:
+    def _receive(self, payload: bytes) -> None:
         if not self._streamed.takes(payload):
             self._take(decode(payload))
             return
