@@ -7,7 +7,7 @@ Needs Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from drumlin.capture.changes import Changes, Table
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.pgoutput import Begin, Commit, decode
-from drumlin.capture.messages.row_messages import UPDATE, NotAlike, RowMessages
+from drumlin.capture.messages.row_messages import DELETE, UPDATE, NotAlike, RowMessages
 from drumlin.capture.values import row_columns
 from drumlin.capture.values.form import Form
 from drumlin.capture.values.record import Columns, Headers, Op, Place
@@ -25,6 +25,7 @@ from drumlin.capture.values.rows import RowFormat
 
 #: Rows from this size on are taken one by one, as their size must be checked.
 _LARGE_BYTES: Final = 16 << 10
+_OPS: Final = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 class Part(NamedTuple):
@@ -49,6 +50,24 @@ class _Rows(NamedTuple):
     last: int
     time_ms: int
     place: Place
+
+
+class _OfTable(NamedTuple):
+    """The rows of one table: the numbers of their messages, and the piece that each is in."""
+
+    messages: RowMessages
+    numbers: Numbers
+    piece_of: Numbers
+    pieces: Sequence[_Rows]
+
+
+class _Made(NamedTuple):
+    """Records of some rows of a table, and where these are among all of its rows."""
+
+    places: Numbers
+    keys: pa.Array
+    values: pa.Array
+    headers: Sequence[Headers]
 
 
 class ChangeColumns:
@@ -80,7 +99,8 @@ class ChangeColumns:
         found = []
         for oid in np.unique(oids).tolist():
             is_of = oids == oid
-            found.append(self._columns(messages, oid, rows[is_of], piece_of[is_of], pieces))
+            of_table = _OfTable(messages, rows[is_of], piece_of[is_of], pieces)
+            found.append(self._columns(oid, of_table))
         return Taken(parts, found)
 
     def _transactions(
@@ -114,45 +134,61 @@ class ChangeColumns:
         pieces.append(_Rows(first, last, self._changes.time_ms, self._changes.place))
         return last - first
 
-    def _columns(
-        self,
-        messages: RowMessages,
-        oid: int,
-        rows: Numbers,
-        piece_of: Numbers,
-        pieces: Sequence[_Rows],
-    ) -> Columns:
-        """The records of one table."""
+    def _columns(self, oid: int, rows: _OfTable) -> Columns:
+        """The records of one table, in the order of its rows."""
         found = self._changes.plain_table(oid)
         if found is None:
             raise NotAlike
         table, shape = found
-        columns = messages.columns(rows, len(shape.fields))
-        codes = 2 * piece_of + (messages.kinds[rows] == UPDATE)
-        start, end, headers = self._around(table, shape, codes, pieces)
-        keys = row_columns.keys(shape, columns)
-        values = row_columns.values(shape, columns, start, end)
-        times = np.array([each.time_ms for each in pieces])[piece_of]
+        is_delete = rows.messages.kinds[rows.numbers] == DELETE
+        made = [
+            each
+            for places in (np.flatnonzero(~is_delete), np.flatnonzero(is_delete))
+            if len(places)
+            for each in self._made(table, shape, rows, places)
+        ]
+        places, keys, values, headers = made[0]
+        if len(made) > 1:
+            places = np.concatenate([each.places for each in made])
+            order = np.argsort(places, kind="stable")  # a tombstone comes after its envelope
+            places, taken = places[order], pa.array(order)
+            keys = pa.concat_arrays([each.keys for each in made]).take(taken)
+            values = pa.concat_arrays([each.values for each in made]).take(taken)
+            every = [each for one in made for each in one.headers]
+            headers = [every[each] for each in order.tolist()] if every else ()
+        times = np.array([each.time_ms for each in rows.pieces])[rows.piece_of[places]]
         return Columns(table.topic, keys, values, pa.array(times), headers)
+
+    def _made(
+        self, table: Table, shape: RowFormat, rows: _OfTable, places: Numbers
+    ) -> Iterator[_Made]:
+        """The records of deleted rows, or of others: first those with values, then tombstones."""
+        numbers, piece_of = rows.numbers[places], rows.piece_of[places]
+        columns = rows.messages.columns(numbers, len(shape.fields))
+        kinds = rows.messages.kinds[numbers]
+        codes = len(_OPS) * piece_of + (kinds == UPDATE) + 2 * (kinds == DELETE)
+        start, end, headers = self._around(table, shape, codes, rows.pieces)
+        keys = row_columns.keys(shape, columns)
+        is_delete = kinds[0] == DELETE
+        has_value = not is_delete or shape.has_before
+        if has_value:
+            yield _Made(places, keys, row_columns.values(shape, columns, start, end), headers)
+        if is_delete and (not has_value or self._form.has_tombstones):
+            yield _Made(places, keys, pa.nulls(len(places), pa.binary()), headers)
 
     def _around(
         self, table: Table, shape: RowFormat, codes: Numbers, pieces: Sequence[_Rows]
     ) -> tuple[Piece, Piece, Sequence[Headers]]:
         """What stands around each row, by the code of its transaction and operation."""
         known = np.flatnonzero(np.bincount(codes)).tolist()
-        found = [
-            self._form.around(
-                table.topic,
-                shape.frame,
-                Op.UPDATE if code % 2 else Op.CREATE,
-                pieces[code // 2].place,
-            )
-            for code in known
-        ]
+        found = []
+        for code in known:
+            piece, op = divmod(code, len(_OPS))
+            found.append(self._form.around(table.topic, shape.frame, _OPS[op], pieces[piece].place))
         which = np.searchsorted(known, codes)
         start, end = (
-            row_columns.repeated([encoded(each[place]) for each in found], which)
-            for place in range(2)
+            row_columns.repeated([encoded(each[part]) for each in found], which)
+            for part in range(2)
         )
         if not found[0].headers:
             return start, end, ()

@@ -18,6 +18,7 @@ from drumlin.capture.database import catalog, chunks, connections, failover, sna
 from drumlin.capture.database.catalog import FoundTable, Publication
 from drumlin.capture.database.chunks import Chunk, Seen
 from drumlin.capture.database.failover import Identity
+from drumlin.capture.database.stream import TOGETHER
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.position import Definition, Position
@@ -230,9 +231,9 @@ class _Stream:
                 found = self._sender.next(self._wants_answer)
                 self._wants_answer = False
             payload, lsn = (None, None) if found is None else found
-            if payload is not None and (not payloads or payload[0] in b"BCIU"):
+            if payload is not None and (not payloads or payload[0] in TOGETHER):
                 payloads.append(payload)
-                if payload[0] in b"BCIU":
+                if payload[0] in TOGETHER:
                     continue
             elif payloads:
                 self._ahead = found
@@ -300,7 +301,8 @@ class _Output:
         for key, value, time_ms in zip(
             *map(pa.Array.to_pylist, (keys, values, times)), strict=True
         ):
-            self.send(Record(columns.topic, key.decode(), value.decode(), time_ms))
+            row = None if value is None else value.decode()
+            self.send(Record(columns.topic, key.decode(), row, time_ms))
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         self._check()

@@ -22,8 +22,8 @@ _WHOLE: Final = "proto_version '1'"
 #: The server sends large transactions before their commit, and need not spill them to its disk.
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
-#: The kinds of messages that come together: Begin, Commit, Insert and Update.
-_TOGETHER: Final = frozenset(b"BCIU")
+#: The kinds of messages that come together: Begin, Commit, Insert, Update and Delete.
+TOGETHER: Final = frozenset(b"BCIUD")
 _COMMIT: Final = ord("C")
 #: From this number on a run ends with a transaction; it has at most twice as many.
 _RUN_MESSAGES: Final = 2000
@@ -92,7 +92,7 @@ class Stream:
     def _run(self, payload: bytes) -> list[bytes]:
         """The message, and those after it that have come and may be taken together with it."""
         payloads = [payload]
-        if not payload or payload[0] not in _TOGETHER:
+        if not payload or payload[0] not in TOGETHER:
             return payloads
         size_bytes = len(payload)
         while True:
@@ -104,7 +104,7 @@ class Stream:
                 self._is_cut = not is_end
                 return payloads
             found = self._next(0)
-            if not isinstance(found, bytes) or not found or found[0] not in _TOGETHER:
+            if not isinstance(found, bytes) or not found or found[0] not in TOGETHER:
                 self._ahead = found
                 return payloads
             payload = found

@@ -20,7 +20,7 @@ class AvroRows:
     """Keys and rows as Avro records, in a registry under the subjects TOPIC-key and TOPIC-value."""
 
     name = "avro"
-    is_bare = True
+    is_bare = has_tombstones = True
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas

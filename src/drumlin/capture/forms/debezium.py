@@ -133,7 +133,7 @@ class Debezium:
     def __init__(self, name: str, origin: Origin, has_tombstones: bool = True) -> None:
         self.name = name
         self._origin = origin
-        self._has_tombstones = has_tombstones
+        self.has_tombstones = has_tombstones
         self._tables: dict[str, tuple[str, str]] = {}
         self._place: Place | None = None
         self._sources: dict[str, Any] = {}
@@ -145,7 +145,7 @@ class Debezium:
             time_ms = place["ts_us"] // 1000
         value = self._envelope(topic, before, row, self._source_of(topic, place), op)
         made = Record(topic, key, value, time_ms)
-        if op is Op.DELETE and self._has_tombstones:
+        if op is Op.DELETE and self.has_tombstones:
             return made, Record(topic, key, None, time_ms)
         return (made,)
 
@@ -176,7 +176,7 @@ class Debezium:
         raise NotImplementedError
 
     def _around(self, row: Part, source: Any, op: Op) -> tuple[Part, Part]:
-        """What stands before the end of a row that begins so, and after it, without one before."""
+        """What stands around the one row of a change, which begins so."""
         raise NotImplementedError
 
 
@@ -252,6 +252,8 @@ class DebeziumJson(Debezium):
 
     def _around(self, row: str, source: str, op: Op) -> tuple[str, str]:
         number, bare = _parted(row)
+        if op is Op.DELETE:
+            return f"{self._start(number)}{bare}", f',"after":null{self._end(source, op)}'
         return f'{self._start(number)}null,"after":{bare}', self._end(source, op)
 
     def _start(self, number: str) -> str:

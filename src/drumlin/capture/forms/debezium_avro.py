@@ -106,7 +106,10 @@ class DebeziumAvro(Debezium):
 
     def _around(self, row: bytes, source: bytes, op: Op) -> tuple[bytes, bytes]:
         head, rest = row[:HEADER_SIZE], row[HEADER_SIZE:]
-        return head + binary.NULL + binary.PRESENT + rest, self._end(source, op)
+        end = self._end(source, op)
+        if op is Op.DELETE:
+            return head + binary.PRESENT + rest, binary.NULL + end
+        return head + binary.NULL + binary.PRESENT + rest, end
 
     def _end(self, source: bytes, op: Op) -> bytes:
         now_ns = time.time_ns()

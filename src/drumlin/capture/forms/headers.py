@@ -23,6 +23,7 @@ class WithHeaders:
 
     def __init__(self, form: Form) -> None:
         self.name = form.name
+        self.has_tombstones = form.has_tombstones
         self._form = form
         self._place: Place | None = None
         self._headers: dict[Op, Headers] = {}

@@ -1,7 +1,7 @@
 """Messages of `pgoutput` about whole rows, many at once: columns of text in Arrow, which it needs.
 
-Nearly all messages of a busy stream are of one layout: inserted rows, and updated ones of which
-only the new row is sent. So the n-th values of all rows are found together.
+Nearly all messages of a busy stream are of one layout: inserted rows, updated ones of which only
+the new row is sent, and deleted ones. So the n-th values of all rows are found together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ Places: TypeAlias = NDArray[Any]
 
 INSERT: Final = ord("I")
 UPDATE: Final = ord("U")
+DELETE: Final = ord("D")
 _NEW: Final = ord("N")
 _TEXT: Final = ord("t")
 _NULL: Final = ord("n")
-#: Kind, oid, and `N`; then the number of columns.
-_ROW_AT: Final = 6
+#: After kind and oid: whether it is the new row, or the old one or its key.
+_WHICH_AT: Final = 5
+#: With the number of columns.
 _HEAD_BYTES: Final = 8
 _OID_AT: Final = 1
 
@@ -42,8 +44,9 @@ class RowMessages:
         self._ends = np.cumsum(sizes)
         self._starts = self._ends - sizes
         self.kinds: Places = self._bytes[self._starts]
-        is_row = (self.kinds == INSERT) | (self.kinds == UPDATE)
-        is_row &= self._bytes[self._starts + _ROW_AT - 1] == _NEW
+        is_new = self._bytes[self._starts + _WHICH_AT] == _NEW
+        is_row = ((self.kinds == INSERT) | (self.kinds == UPDATE)) & is_new
+        is_row |= self.kinds == DELETE
         #: The numbers of messages that tell of a row, and of all others.
         self.rows: Places = np.flatnonzero(is_row)
         self.others: list[int] = np.flatnonzero(~is_row).tolist()

@@ -31,6 +31,8 @@ class Form(Protocol):
     name: str
     #: Whether a row is written as it is, so that `written` need not be called.
     is_bare: bool
+    #: Whether a tombstone follows what tells of a deleted row.
+    has_tombstones: bool
 
     def rows_of(
         self,
@@ -49,9 +51,9 @@ class Form(Protocol):
         """The records to be written for one whose value is a row."""
 
     def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:
-        """What `written` has around a row of this frame, if nothing is told of the row before.
+        """What `written` has around the one row of this frame that it tells of a change.
 
-        `op`: neither a read, nor a delete.
+        `op`: of a delete only if rows of the form have one before. No read.
         """
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
@@ -66,7 +68,7 @@ class PlainJson:
     """JSON objects of the columns, in the table's order."""
 
     name = "json"
-    is_bare = True
+    is_bare = has_tombstones = True
 
     def rows_of(
         self,

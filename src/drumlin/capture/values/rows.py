@@ -56,7 +56,8 @@ class RowFormat:
 
     `earlier`: the columns of a row that a format of the same form has written, each with its label
     as it would be written now; those that would be written otherwise are left out. It raises
-    ValueError if another program has written the row.
+    ValueError if another program has written the row. `has_before`: whether the row before a change
+    is written.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class RowFormat:
         #: The key's columns, each with its place in a row.
         self.key_fields = [(self.names.index(each.name), each) for each in key]
         self._key = [(place, *each[:3]) for place, each in self.key_fields]
-        self._has_before = has_before
+        self.has_before = has_before
 
     def key(self, row: Sequence[Value]) -> Data | None:
         """The record's key; None: the row lacks the value of a key column."""
@@ -127,7 +128,7 @@ class RowFormat:
 
     def before(self, row: Sequence[Value] | None) -> Data | None:
         """The row before a change, as far as the server has sent it, if the form writes it."""
-        if row is None or not self._has_before:
+        if row is None or not self.has_before:
             return None
         return self.value([None if each is UNCHANGED else each for each in row])
 
