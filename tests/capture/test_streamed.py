@@ -18,7 +18,7 @@ from capture.captured import Captured
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.frames import EPOCH_US, Malformed
-from drumlin.capture.messages.pgoutput import Begin, Commit, Delete, Message
+from drumlin.capture.messages.pgoutput import Begin, Commit, Delete, Message, decode
 from rig.depth import seeds
 
 
@@ -51,7 +51,7 @@ def _taken(transactions: StreamedTransactions, payloads: list[bytes]) -> list[Me
     found: list[Message] = []
     for each in payloads:
         assert transactions.takes(each)
-        found += transactions.take(each)
+        found += map(decode, transactions.take(each))
     return found
 
 

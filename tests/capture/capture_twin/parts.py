@@ -18,13 +18,13 @@ from drumlin.capture.database import catalog, chunks, connections, failover, sna
 from drumlin.capture.database.catalog import FoundTable, Publication
 from drumlin.capture.database.chunks import Chunk, Seen
 from drumlin.capture.database.failover import Identity
-from drumlin.capture.database.stream import TOGETHER
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Keepalive
 from drumlin.capture.messages.lsn import lsn_text
 from drumlin.capture.messages.pgoutput import Row
+from drumlin.capture.messages.runs import TOGETHER
 from drumlin.capture.running import (
     care,
     following,

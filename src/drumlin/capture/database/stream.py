@@ -14,6 +14,7 @@ from drumlin.capture.database.failover import Identity
 from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.messages.frames import Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.messages.runs import RUN_BYTES, RUN_MESSAGES, TOGETHER
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,12 +23,7 @@ _WHOLE: Final = "proto_version '1'"
 #: The server sends large transactions before their commit, and need not spill them to its disk.
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
-#: The kinds of messages that come together: Begin, Commit, Insert, Update and Delete.
-TOGETHER: Final = frozenset(b"BCIUD")
 _COMMIT: Final = ord("C")
-#: From this number on a run ends with a transaction; it has at most twice as many.
-_RUN_MESSAGES: Final = 2000
-_RUN_BYTES: Final = 1 << 20
 
 
 class Stream:
@@ -90,17 +86,21 @@ class Stream:
             raise failure_of(error, self._connection) from None
 
     def _run(self, payload: bytes) -> list[bytes]:
-        """The message, and those after it that have come and may be taken together with it."""
+        """The message, and those after it that have come and may be taken together with it.
+
+        A full run ends with a transaction, unless that is too large for one. What is left of such a
+        transaction is a run, so that its end is seen.
+        """
         payloads = [payload]
         if not payload or payload[0] not in TOGETHER:
             return payloads
         size_bytes = len(payload)
         while True:
             is_end = payload[0] == _COMMIT
-            if is_end and (self._is_cut or len(payloads) >= _RUN_MESSAGES):
+            if is_end and (self._is_cut or len(payloads) >= RUN_MESSAGES):
                 self._is_cut = False
                 return payloads
-            if len(payloads) >= 2 * _RUN_MESSAGES or size_bytes >= _RUN_BYTES:
+            if len(payloads) >= 2 * RUN_MESSAGES or size_bytes >= RUN_BYTES:
                 self._is_cut = not is_end
                 return payloads
             found = self._next(0)

@@ -15,12 +15,12 @@ from typing import Final
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.frames import Malformed
-from drumlin.capture.messages.pgoutput import Begin, Commit, Message, decode
 from drumlin.capture.messages.streamed import (
     KINDS,
     BlockStart,
     StreamAbort,
     StreamCommit,
+    begin_and_commit,
     decode_streamed,
     without_xid,
 )
@@ -51,7 +51,7 @@ class StreamedTransactions:
         """Whether a message belongs to a transaction that is sent in blocks."""
         return self._block is not None or (len(payload) > 0 and payload[0] in KINDS)
 
-    def take(self, payload: bytes) -> Iterator[Message]:
+    def take(self, payload: bytes) -> Iterator[bytes]:
         """The messages of a whole transaction once it is committed; until then, none.
 
         Raises:
@@ -75,18 +75,19 @@ class StreamedTransactions:
         if payload[0] != _ORIGIN:
             block.add(*without_xid(payload))
 
-    def _take(self, payload: bytes) -> Iterator[Message]:
+    def _take(self, payload: bytes) -> Iterator[bytes]:
         message = decode_streamed(payload)
         if isinstance(message, BlockStart):
             self._block = self._spools.get(message.xid)
             if self._block is None:
                 self._block = self._spools[message.xid] = _Spool(message.xid)
         elif isinstance(message, StreamCommit):
-            yield Begin(message.commit_lsn, message.time_us, message.xid)
+            begin, commit = begin_and_commit(message)
+            yield begin
             if (spool := self._spools.pop(message.xid, None)) is not None:
                 with contextlib.closing(spool):
-                    yield from map(decode, spool.payloads())
-            yield Commit(message.commit_lsn, message.end_lsn, message.time_us)
+                    yield from spool.payloads()
+            yield commit
         elif isinstance(message, StreamAbort):
             spool = self._spools.get(message.xid)
             if spool is not None and message.subxid != message.xid:

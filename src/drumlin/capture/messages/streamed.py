@@ -13,6 +13,8 @@ from drumlin.capture.messages.frames import EPOCH_US, Malformed
 
 _START: Final = struct.Struct(">cIB")
 _COMMIT: Final = struct.Struct(">cIBqqq")
+_BEGIN_V1: Final = struct.Struct(">qqI")
+_COMMIT_V1: Final = struct.Struct(">Bqqq")
 _ABORT: Final = struct.Struct(">cII")
 _XID: Final = struct.Struct(">I")
 
@@ -68,6 +70,13 @@ def decode_streamed(payload: bytes) -> Streamed:
     if payload != b"E":
         raise Malformed(f"a message of kind {kind!r} and {len(payload)} bytes")
     return BlockEnd()
+
+
+def begin_and_commit(of: StreamCommit) -> tuple[bytes, bytes]:
+    """The version 1 messages before and after the changes of a transaction."""
+    time = of.time_us - EPOCH_US
+    begin = b"B" + _BEGIN_V1.pack(of.commit_lsn, time, of.xid)
+    return begin, b"C" + _COMMIT_V1.pack(0, of.commit_lsn, of.end_lsn, time)
 
 
 def without_xid(payload: bytes) -> tuple[int, bytes]:

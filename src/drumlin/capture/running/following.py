@@ -23,6 +23,7 @@ from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Keepalive
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
+from drumlin.capture.messages.runs import runs
 from drumlin.capture.running import plan, wal_limit, watching
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
@@ -165,7 +166,7 @@ class Following:
         for part in taken.parts:
             if part.begin is not None:
                 self._began(part.begin)
-            self._has_records |= part.records > 0
+            self._has_records |= part.has_records
             if part.end_lsn is not None:
                 self._ended(part.end_lsn)
         for each in taken.columns:
@@ -177,11 +178,13 @@ class Following:
         if not self._streamed.takes(payload):
             self._take(decode(payload))
             return
-        for message in self._streamed.take(payload):  # the messages of a whole transaction
+        for run in runs(self._streamed.take(payload)):  # the messages of a whole transaction
             if self._options.should_stop():
                 raise Stopped
-            self._take(message)
-            self._show_alive()
+            if not self._take_together(run):
+                for each in run:
+                    self._take(decode(each))
+                    self._show_alive()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Begin):

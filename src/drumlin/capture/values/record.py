@@ -36,16 +36,13 @@ class Record(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns in Arrow; of one topic, or each with its own.
-
-    `headers`: of each record, or of none.
-    """
+    """Records as columns in Arrow; of one topic, or each with its own."""
 
     topic: Any
     keys: Any
     values: Any
     times_ms: Any
-    headers: Sequence[Headers] = ()
+    headers: Sequence[Headers]
 
 
 def place_of(database: str, snapshot: str, lsn: int) -> Place:
