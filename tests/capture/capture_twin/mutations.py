@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumlin.capture import changes
+from drumlin.capture import change_columns, changes
 from drumlin.capture.running import (
     beginning,
     following,
@@ -26,8 +26,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a transaction is committed in parts": Mutation(
         following,
-        "Following._follow",
-        "        if changes.in_transaction:\n            continue\n",
+        "Following._go_on",
+        "    if self._changes.in_transaction:\n        return\n",
         "",
     ),
     "what is sent again is written again": Mutation(
@@ -110,6 +110,15 @@ MUTATIONS: dict[str, Mutation] = {
         "Changes._updated",
         "if not self._rows.keeps(table.topic):",
         "if False:",
+    ),
+    "what is sent again is written again as columns": Mutation(
+        change_columns, "ChangeColumns._note", "first == last or self._changes.is_past", "False"
+    ),
+    "rows that are kept are not told of columns": Mutation(
+        changes, "Changes.plain_table", "or self._rows.keeps(table.topic)", ""
+    ),
+    "rows that are taken back are not taken again": Mutation(
+        change_columns, "ChangeColumns.take", "self._changes.go_back(mark)", "pass"
     ),
     "a changed key leaves the old row": Mutation(
         changes,
