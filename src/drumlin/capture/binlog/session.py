@@ -22,7 +22,8 @@ from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import BinlogPosition, Definition, Position
-from drumlin.capture.running.following import LOOK_S, BeginAgain
+from drumlin.capture.running.following import LOOK_S
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
 from drumlin.capture.running.snapshot_run import create_topics, has_records

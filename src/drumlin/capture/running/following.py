@@ -24,6 +24,7 @@ from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.frames import Data
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
 from drumlin.capture.running import plan, wal_limit, watching
+from drumlin.capture.running.heeding import BeginAgain, await_reason, heed
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
@@ -31,6 +32,7 @@ from drumlin.capture.running.reading import Reading
 from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 
 if TYPE_CHECKING:
     import psycopg
@@ -41,10 +43,6 @@ _SILENT_S: Final = 1.0
 #: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
 _SAMPLE_S: Final = 1.0
-
-
-class BeginAgain(Exception):
-    """The session must restart because of new tables, `reread` or a pause."""
 
 
 class Following:
@@ -94,6 +92,9 @@ class Following:
             with contextlib.closing(self._streamed):
                 self._follow()
         except DatabaseLost:
+            raise
+        except (ProducerFenced, TransactionAborted):
+            await_reason(self._output, self._definition, self._run, self._options.should_stop)
             raise
         except CaptureError:
             if self._has_lost_topic():  # what is missing there may be all that is wrong
@@ -236,9 +237,7 @@ class Following:
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
             raise BeginAgain
-        in_log = self._output.read_definition()
-        if in_log is None or in_log.encode() != self._definition.encode():
-            raise BeginAgain
+        heed(self._output, self._definition, self._run)
         plan.refuse(plan.made_anew(self._definition, every))
         if self._has_lost_topic():
             raise BeginAgain

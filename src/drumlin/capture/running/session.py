@@ -33,7 +33,8 @@ from drumlin.capture.running.beginning import (
     check_form,
     has_changed_timeline,
 )
-from drumlin.capture.running.following import BeginAgain, Following
+from drumlin.capture.running.following import Following
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Phase, Progress

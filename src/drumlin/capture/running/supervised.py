@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.running import metrics
-from drumlin.capture.running.following import BeginAgain
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
 from drumlin.client.errors import (
