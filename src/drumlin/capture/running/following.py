@@ -250,10 +250,12 @@ class Following:
 
     def _look_at_partitions(self) -> None:
         leaves = catalog.leaves(self._connection)
-        has_older_rows = partial(catalog.has_older_rows, self._connection)
+        has_older_rows = partial(
+            catalog.has_older_rows, self._connection, self._options.should_stop
+        )
         now, told = watching.with_leaves(self._definition, leaves, has_older_rows)
+        for each in told:
+            self._options.tell(each)
         if now is not self._definition:
             self._definition = now
             self._commit(now)
-        for each in told:
-            self._options.tell(each)

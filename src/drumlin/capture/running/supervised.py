@@ -33,8 +33,6 @@ _FENCED_S: Final = 1.0
 #: The number of consecutive failures, without a commit in between, after which retries end.
 _TRIES: Final = 5
 
-#: Errors that last as long as the other side is unreachable.
-_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut, RegistryUnavailable)
 #: Errors that no retry cures.
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
@@ -43,6 +41,7 @@ class Session(Protocol):
     """The capture of one database, over any number of connections."""
 
     has_connected: bool
+    has_reached_log: bool
     commits: int
 
     def __init__(
@@ -95,9 +94,11 @@ def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
 
 def _may_return(session: Session, error: Exception) -> bool:
     """Whether the lost server was reached before, so that its address is not simply wrong."""
-    if isinstance(error, DatabaseLost) and not isinstance(error, DatabaseChanged):
+    if isinstance(error, (DatabaseChanged, RegistryUnavailable)):
+        return session.commits > 0
+    if isinstance(error, DatabaseLost):
         return session.has_connected
-    return session.commits > 0 and isinstance(error, _UNREACHABLE)
+    return session.has_reached_log and isinstance(error, (BrokerUnreachable, RequestTimedOut))
 
 
 def _pause(options: CaptureOptions, pause_s: float) -> None:
