@@ -28,6 +28,7 @@ from drumlin.capture.messages.runs import TOGETHER
 from drumlin.capture.running import (
     care,
     following,
+    heeding,
     reading,
     session,
     snapshot_run,
@@ -362,7 +363,8 @@ def put(parts: Parts, patch: pytest.MonkeyPatch) -> None:
         sleep=world.sleep,
         time_ns=lambda: int(world.now_s * 1e9),
     )
-    for module in (care, following, session, snapshot_run, supervised, wal_limit, reading):
+    timed = (care, following, heeding, session, snapshot_run, supervised, wal_limit, reading)
+    for module in timed:
         patch.setattr(module, "time", clock)
     patch.setattr(supervised, "random", world.random)
     patch.setattr(following, "LOOK_S", 0.5)

@@ -6,10 +6,11 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from drumlin.capture.database import connections, failover
+from drumlin.capture.database import connections, failover, silence, waiting
 from drumlin.capture.database.catalog import quoted
 from drumlin.capture.database.connections import failure_of
 from drumlin.capture.database.failover import Identity
+from drumlin.capture.database.silence import Silence
 from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.messages.frames import Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
@@ -24,6 +25,8 @@ _WHOLE: Final = "proto_version '1'"
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
 _COMMIT: Final = ord("C")
+#: In milliseconds; 0: the server does not look whether whoever reads is there.
+_TIMEOUT: Final = "SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'"
 
 
 class Stream:
@@ -44,25 +47,31 @@ class Stream:
         self._flushed_lsn = self._received_lsn = start_lsn
         self._ahead: bytes | Keepalive | None = None  # it has come, and was not returned yet
         self._is_cut = False  # whether the last run ended within a transaction, as it was full
+        self._silence: Silence | None = None  # since the server was asked for a sign of life
+        self._error: type[Exception] = connections.loaded().Error
+        try:
+            self._silence_s = _silence_of(self._connection)
+            self._begin(slot, publication)
+        except BaseException:
+            self.close()
+            raise
+        self._connector.nonblocking = 1
+
+    def _begin(self, slot: str, publication: str) -> None:
         psycopg = connections.loaded()
-        self._error: type[Exception] = psycopg.Error
         named = quoted(publication).replace("'", "''")
         is_streaming = self._connection.info.server_version >= _STREAMING_FROM
         statement = (
-            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
+            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(self._flushed_lsn)} "
             f"({_STREAMING if is_streaming else _WHOLE}, publication_names '{named}')"
         )
-        try:
-            result = self._connector.exec_(statement.encode())
-        except psycopg.Error as error:
-            failure = failure_of(error, self._connection)
-            self.close()
-            raise failure from None
+        result = waiting.unchecked_result_of(
+            self._connection, statement, lambda: False, silence.SLOW_S
+        )
+        if result is None:
+            raise DatabaseLost("the server has ended the connection")
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
-            failure = failure_of(psycopg.errors.error_from_result(result), self._connection)
-            self.close()
-            raise failure
-        self._connector.nonblocking = 1
+            raise failure_of(psycopg.errors.error_from_result(result), self._connection)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -75,7 +84,7 @@ class Stream:
         many, up to the end of a transaction; each other message comes alone.
 
         Raises:
-            DatabaseLost, DatabaseRefused: the stream has ended.
+            DatabaseLost, DatabaseRefused: the stream has ended, or the server does not answer.
         """
         found, self._ahead = self._ahead, None
         try:
@@ -119,8 +128,11 @@ class Stream:
             while size == 0:
                 left_s = max(deadline - time.monotonic(), 0)
                 if not is_readable(self._connector.socket, left_s):
+                    if self._silence is not None:
+                        self._silence.check()
                     return None
                 self._connector.consume_input()
+                self._silence = None
                 size, frame = self._connector.get_copy_data(1)
         if size < 0:
             self._raise_end()
@@ -137,6 +149,8 @@ class Stream:
         Raises:
             DatabaseLost: the message cannot be sent.
         """
+        if wants_answer and self._silence is None:
+            self._silence = Silence(self._silence_s)
         self._flushed_lsn = max(self._flushed_lsn, lsn)
         now_us = time.time_ns() // 1000
         answer = status_update(self._received_lsn, self._flushed_lsn, now_us, wants_answer)
@@ -157,3 +171,14 @@ class Stream:
                 raise failure
             raise DatabaseLost(str(failure))
         raise DatabaseLost("the server has ended the stream")
+
+
+def _silence_of(connection: psycopg.Connection[Any]) -> float:
+    """For how long a server may be silent that was asked for a sign of life.
+
+    While it decodes a large transaction it answers no sooner than within half of its own timeout,
+    and servers before PostgreSQL 15 may not at all: with both, a higher timeout helps.
+    """
+    result = waiting.result_of(connection, _TIMEOUT, lambda: False, silence.QUICK_S)
+    timeout_s = int(result.get_value(0, 0)) / 1000
+    return max(silence.QUICK_S, timeout_s or silence.SLOW_S)

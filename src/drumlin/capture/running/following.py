@@ -25,6 +25,7 @@ from drumlin.capture.messages.frames import Keepalive
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
 from drumlin.capture.messages.runs import runs
 from drumlin.capture.running import plan, wal_limit, watching
+from drumlin.capture.running.heeding import BeginAgain, await_reason, heed
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
@@ -33,6 +34,7 @@ from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
 from drumlin.client.needs_arrow import has_arrow
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,10 +49,6 @@ LOOK_S: Final = 10.0
 _SAMPLE_S: Final = 1.0
 #: The fewest messages that are taken together: one by one, fewer are taken sooner.
 FEW: Final = 100
-
-
-class BeginAgain(Exception):
-    """The session must restart because of new tables, `reread` or a pause."""
 
 
 class Following:
@@ -105,6 +103,9 @@ class Following:
             with contextlib.closing(self._streamed):
                 self._follow()
         except DatabaseLost:
+            raise
+        except (ProducerFenced, TransactionAborted):
+            await_reason(self._output, self._definition, self._run, self._options.should_stop)
             raise
         except CaptureError:
             if self._has_lost_topic():  # what is missing there may be all that is wrong
@@ -287,9 +288,7 @@ class Following:
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
             raise BeginAgain
-        in_log = self._output.read_definition()
-        if in_log is None or in_log.encode() != self._definition.encode():
-            raise BeginAgain
+        heed(self._output, self._definition, self._run)
         plan.refuse(plan.made_anew(self._definition, every))
         if self._has_lost_topic():
             raise BeginAgain
@@ -302,10 +301,12 @@ class Following:
 
     def _look_at_partitions(self) -> None:
         leaves = catalog.leaves(self._connection)
-        has_older_rows = partial(catalog.has_older_rows, self._connection)
+        has_older_rows = partial(
+            catalog.has_older_rows, self._connection, self._options.should_stop
+        )
         now, told = watching.with_leaves(self._definition, leaves, has_older_rows)
+        for each in told:
+            self._options.tell(each)
         if now is not self._definition:
             self._definition = now
             self._commit(now)
-        for each in told:
-            self._options.tell(each)
