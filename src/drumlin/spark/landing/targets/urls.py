@@ -15,10 +15,13 @@ _EXPECTED: Final = (
 )
 
 
-def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) -> Target:
+def open_target(
+    url: str, topic: str, mode: Mode, period: Period | None = None, *, only_looks: bool = False
+) -> Target:
     """
     Args:
         period: by which rows are kept apart.
+        only_looks: whether the target is only asked for its position, while others may land.
 
     Raises:
         ValueError: the URL names no target, or not one for this mode or with periods.
@@ -62,11 +65,11 @@ def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) 
                 f"partition_by={period!r}: a table of PostgreSQL is not partitioned by landings: "
                 "an index on timestamp_ms finds the rows of a day"
             )
-        return _postgres(url, topic, mode)
+        return _postgres(url, topic, mode, only_looks=only_looks)
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
 
 
-def _postgres(url: str, topic: str, mode: Mode) -> Target:
+def _postgres(url: str, topic: str, mode: Mode, *, only_looks: bool) -> Target:
     where, _, query = url.partition("?")
     where = where.replace(TOPIC, topic)
     options = dict(parse_qsl(query, keep_blank_values=True))
@@ -81,7 +84,8 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
         raise _needs("'psycopg[binary]'", error) from None
     if options:
         where = f"{where}?{urlencode(options, quote_via=quote)}"
-    return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
+    shown = without_password(where.partition("?")[0])
+    return PostgresTable(where, table, mode, shown, only_looks=only_looks)
 
 
 def _iceberg(url: str, topic: str, mode: Mode, period: Period | None) -> Target:
