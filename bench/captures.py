@@ -15,7 +15,6 @@ processor time that of this process for a million rows.
 from __future__ import annotations
 
 import contextlib
-import select
 import sys
 import tempfile
 import threading
@@ -33,6 +32,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.brokers import KAFKA_JVM, Broker
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from drumlin import capture
+from drumlin.capture.sockets import is_readable
 from rig.brokers.process import BrokerProcess
 from rig.jvm.jars import jar_folder
 from rig.jvm.kafka_connect import Worker, write
@@ -303,7 +303,7 @@ def _discarded(server: Postgres, broker: Broker, count: int) -> Metrics:
         while left:
             size, frame = reader.get_copy_data(1)
             if size == 0:
-                select.select([reader.socket], [], [], _WAIT_S)
+                is_readable(reader.socket, _WAIT_S)
                 reader.consume_input()
             elif len(frame) > _KIND_AT and frame[_KIND_AT] == _INSERTED:
                 left -= 1
