@@ -2,8 +2,11 @@
 
 PostgreSQL, broker and capture share the machine, and both sides write Debezium's envelope as
 JSON. `capture_snapshot`: rows of a table, from the first in the topic to the last;
-`capture_stream`: rows of transactions of 100 that were made before, likewise; `capture_lag`: the
-99th percentile of the time from a row's statement until a consumer has it, at 2,000 rows/s.
+`capture_stream`: rows of transactions of 100 that were made before, likewise;
+`capture_stream_plain`: the same with rows as plain JSON, where Debezium has its transform
+`ExtractNewRecordState`; `capture_stream_limit`: the first of these beside a reader of the slot that
+throws all away, which is what the server can send; `capture_lag`: the 99th percentile of the time
+from a row's statement until a consumer has it, at 2,000 rows/s.
 Theirs is Debezium's connector in a standalone worker of Kafka Connect, with both one's defaults: it
 writes at least once, and not in transactions. Memory is the most that a side's process has taken,
 processor time that of this process for a million rows.
@@ -19,8 +22,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
@@ -28,12 +32,19 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.brokers import KAFKA_JVM, Broker
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from drumlin import capture
+from drumlin.capture.sockets import is_readable
 from rig.brokers.process import BrokerProcess
 from rig.jvm.jars import jar_folder
 from rig.jvm.kafka_connect import Worker, write
 from rig.servers.postgres import Postgres, running_postgres
 
-ROWS: Final = ("capture_snapshot", "capture_stream", "capture_lag")
+ROWS: Final = (
+    "capture_snapshot",
+    "capture_stream",
+    "capture_stream_plain",
+    "capture_stream_limit",
+    "capture_lag",
+)
 _COUNT: Final = 300_000
 _TRANSACTION: Final = 100
 _LAG_RATE: Final = 2000
@@ -42,8 +53,12 @@ _WAIT_S: Final = 300.0
 _SNAPSHOT: Final = Metric("rate", "rows/s")
 _STREAM: Final = Metric("rate", "rows/s", target=5.0)
 _CPU: Final = Metric("cpu", "CPU s/million rows", higher_is_better=False)
+_SHARE: Final = Metric("rate", "rows/s")
 _LAG: Final = Metric("lag", "ms", higher_is_better=False, limit=200.0)
 _MEMORY: Final = Metric("memory", "MB", higher_is_better=False)
+#: In a frame of the stream: where the kind of its message stands, and that of an inserted row.
+_KIND_AT: Final = 25
+_INSERTED: Final = ord("I")
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 _TABLE: Final = """
 CREATE TABLE item (id bigint PRIMARY KEY, name text, price numeric(12, 2), at timestamptz, n int,
@@ -60,23 +75,37 @@ def run(options: Options, broker: Broker) -> Iterator[Comparison]:
     count = round(_COUNT * options.scale)
     with running_postgres({"shared_buffers": "128MB"}) as server:
 
-        def sides(work: Callable[[_Database, _Capture], Metrics]) -> dict[str, Any]:
-            return {
-                "drumlin.capture": lambda: _measured(server, broker, _Ours, work),
-                "Debezium": lambda: _measured(server, broker, _Debezium, work),
-            }
+        def side(kind: type[_Capture], is_plain: bool, work: _Work) -> Callable[[], Metrics]:
+            return lambda: _measured(server, broker, kind, is_plain, work)
 
-        if not options.rows or "capture_snapshot" in options.rows:
-            found = sides(lambda database, each: _snapshot(database, each, count))
-            yield from compare(
-                "uses", "capture_snapshot", [_SNAPSHOT, _CPU, _MEMORY], found, options
-            )
-        if not options.rows or "capture_stream" in options.rows:
-            found = sides(lambda database, each: _stream(database, each, count))
-            yield from compare("uses", "capture_stream", [_STREAM, _CPU, _MEMORY], found, options)
-        if not options.rows or "capture_lag" in options.rows:
-            found = sides(lambda database, each: _lag(database, each, options.seconds))
-            yield from compare("uses", "capture_lag", [_LAG, _MEMORY], found, options)
+        stream = partial(_stream, count=count)
+
+        def beside(row: str, metrics: list[Metric], work: _Work) -> Iterator[Comparison]:
+            is_plain = row == "capture_stream_plain"
+            sides = {
+                "drumlin.capture": side(_Ours, is_plain, work),
+                "Debezium": side(_Debezium, is_plain, work),
+            }
+            yield from compare("uses", row, metrics, sides, options)
+
+        def is_chosen(row: str) -> bool:
+            return not options.rows or row in options.rows
+
+        if is_chosen("capture_snapshot"):
+            metrics = [_SNAPSHOT, _CPU, _MEMORY]
+            yield from beside("capture_snapshot", metrics, partial(_snapshot, count=count))
+        for row in ("capture_stream", "capture_stream_plain"):
+            if is_chosen(row):
+                yield from beside(row, [_STREAM, _CPU, _MEMORY], stream)
+        if is_chosen("capture_stream_limit"):
+            sides = {
+                "drumlin.capture": side(_Ours, False, stream),
+                "a reader that discards": lambda: _discarded(server, broker, count),
+            }
+            yield from compare("uses", "capture_stream_limit", [_SHARE], sides, options)
+        if is_chosen("capture_lag"):
+            lag = [_LAG, _MEMORY]
+            yield from beside("capture_lag", lag, partial(_lag, seconds=options.seconds))
 
 
 class _Database:
@@ -89,6 +118,10 @@ class _Database:
 
     def insert(self, first: int, last: int) -> None:
         self.connection.execute(_INSERT, (time.time(), first, last))
+
+    def insert_in_transactions(self, count: int) -> None:
+        for start in range(1, count, _TRANSACTION):
+            self.insert(start, start + _TRANSACTION - 1)
 
     def count(self) -> int:
         """The records in the topic."""
@@ -119,7 +152,7 @@ class _Database:
 class _Capture(Protocol):
     """A side: it begins, and goes on where it was when it is started again."""
 
-    def __init__(self, database: _Database, folder: Path) -> None: ...
+    def __init__(self, database: _Database, folder: Path, is_plain: bool) -> None: ...
     def start(self) -> None: ...
     def await_stream(self) -> None: ...
     def stop(self) -> None: ...
@@ -130,18 +163,22 @@ class _Capture(Protocol):
     def peak_mb(self) -> float: ...
 
 
+_Work: TypeAlias = Callable[[_Database, _Capture], Metrics]
+
+
 class _Ours(BrokerProcess):
     """`drumlin capture postgres`."""
 
-    def __init__(self, database: _Database, folder: Path) -> None:
+    def __init__(self, database: _Database, folder: Path, is_plain: bool) -> None:
         super().__init__(folder / "capture.out")
         self._database = database
+        self._format = "json" if is_plain else "debezium"
 
     def start(self) -> None:
         database = self._database
         command = [sys.executable, "-m", "drumlin", "capture", "postgres", "--url", database.url]
         command += ["--bootstrap", database.broker.address, "--prefix", database.name]
-        self.launch([*command, "--partitions", "1", "--format", "debezium"])
+        self.launch([*command, "--partitions", "1", "--format", self._format])
 
     def await_stream(self) -> None:
         def has_snapshot() -> bool:
@@ -165,7 +202,7 @@ class _Ours(BrokerProcess):
 class _Debezium(Worker):
     """Debezium's connector."""
 
-    def __init__(self, database: _Database, folder: Path) -> None:
+    def __init__(self, database: _Database, folder: Path, is_plain: bool) -> None:
         settings = {
             "bootstrap.servers": database.broker.address,
             "plugin.path": str(Path(jar_folder("debezium-jars")).parent),
@@ -191,6 +228,9 @@ class _Debezium(Worker):
             "topic.creation.default.partitions": "1",
             "topic.creation.default.cleanup.policy": "compact",
         }
+        if is_plain:
+            connector["transforms"] = "plain"
+            connector["transforms.plain.type"] = "io.debezium.transforms.ExtractNewRecordState"
         self._connector = write(folder / "connector.properties", connector)
 
     def start(self, *_: Path) -> None:
@@ -198,28 +238,14 @@ class _Debezium(Worker):
 
     def await_stream(self) -> None:
         self.await_running("bench")
-        query = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
-        _until(
-            lambda: self._database.connection.execute(query, (self._database.name,)).fetchone(),
-            self.fail_if_ended,
-        )
+        _until(lambda: _is_active(self._database, self._database.name), self.fail_if_ended)
 
     def stop(self) -> None:
         self.terminate()
 
     def close(self) -> None:
         super().close()
-        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-
-        def is_dropped() -> bool:
-            with contextlib.suppress(psycopg.errors.ObjectInUse):
-                self._database.connection.execute(
-                    f"{drop} WHERE slot_name = %s", (self._database.name,)
-                )
-                return True
-            return False
-
-        _until(is_dropped, lambda: None)
+        _drop_slot(self._database)
 
     @property
     def peak_mb(self) -> float:
@@ -230,10 +256,11 @@ def _measured(
     server: Postgres,
     broker: Broker,
     kind: type[_Capture],
-    work: Callable[[_Database, _Capture], Metrics],
+    is_plain: bool,
+    work: _Work,
 ) -> Metrics:
     with tempfile.TemporaryDirectory() as folder, _database(server, broker) as database:
-        each = kind(database, Path(folder))
+        each = kind(database, Path(folder), is_plain)
         with contextlib.closing(each):
             return work(database, each)
 
@@ -250,10 +277,55 @@ def _stream(database: _Database, each: _Capture, count: int) -> Metrics:
     each.await_stream()
     _until(database.count, lambda: None)
     each.stop()
-    for start in range(1, count, _TRANSACTION):
-        database.insert(start, start + _TRANSACTION - 1)
+    database.insert_in_transactions(count)
     each.start()
     return {**database.until(count, each.pid), "memory": each.peak_mb}
+
+
+def _discarded(server: Postgres, broker: Broker, count: int) -> Metrics:
+    """The rate at which the server sends the rows of `_stream` to who does nothing with them."""
+    with _database(server, broker) as database, contextlib.ExitStack() as stack:
+        execute = database.connection.execute
+        execute("CREATE PUBLICATION bench FOR TABLE item")
+        execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (database.name,))
+        stack.callback(_drop_slot, database)
+        database.insert_in_transactions(count)
+        url = f"{database.url}{'&' if '?' in database.url else '?'}replication=database"
+        connection = psycopg.connect(url, autocommit=True)
+        stack.enter_context(contextlib.closing(connection))
+        reader = connection.pgconn
+        reader.exec_(
+            f"START_REPLICATION SLOT {database.name} LOGICAL 0/0 "
+            "(proto_version '2', streaming 'on', publication_names 'bench')".encode()
+        )
+        reader.nonblocking = 1
+        begun_s, left = time.perf_counter(), count
+        while left:
+            size, frame = reader.get_copy_data(1)
+            if size == 0:
+                is_readable(reader.socket, _WAIT_S)
+                reader.consume_input()
+            elif len(frame) > _KIND_AT and frame[_KIND_AT] == _INSERTED:
+                left -= 1
+        return {"rate": count / (time.perf_counter() - begun_s)}
+
+
+def _drop_slot(database: _Database) -> None:
+    """The slot that has the database's name, once its reader is gone."""
+    drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+
+    def is_dropped() -> bool:
+        with contextlib.suppress(psycopg.errors.ObjectInUse):
+            database.connection.execute(f"{drop} WHERE slot_name = %s", (database.name,))
+            return True
+        return False
+
+    _until(is_dropped, lambda: None)
+
+
+def _is_active(database: _Database, slot: str) -> bool:
+    query = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+    return database.connection.execute(query, (slot,)).fetchone() is not None
 
 
 def _lag(database: _Database, each: _Capture, seconds: float) -> Metrics:

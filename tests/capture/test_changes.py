@@ -201,7 +201,7 @@ def test_pace() -> None:
     assert pace.is_due(1, has_more=False, now_s=1.0)
     assert not pace.is_due(1, has_more=True, now_s=1.1)
     assert pace.is_due(1, has_more=True, now_s=1.25)
-    assert pace.is_due(4 << 20, has_more=True, now_s=1.0)
+    assert pace.is_due(16 << 20, has_more=True, now_s=1.0)
     assert pace.committed_lsn == 100
     pace.committed(1.25)
     assert pace.committed_lsn == 110

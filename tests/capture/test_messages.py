@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drumlin.capture.messages import runs as messages_runs
 from drumlin.capture.messages.frames import (
     EPOCH_US,
-    Data,
     Keepalive,
     Malformed,
     parse_frame,
@@ -148,7 +149,7 @@ def test_binary_values_were_not_asked_for() -> None:
 
 def test_frames() -> None:
     data = b"w" + struct.pack(">qqq", 1, 2, 3) + b"payload"
-    assert parse_frame(memoryview(data)) == Data(memoryview(b"payload"))
+    assert parse_frame(memoryview(data)) == b"payload"
     keepalive = bytes.fromhex("6b000000000152860800030464d4177b0a01")
     assert parse_frame(memoryview(keepalive)) == Keepalive(0x1528608, True)
     for frame in (b"", b"w", b"x" + data, keepalive[:-1]):
@@ -167,3 +168,19 @@ def test_lsns(lsn: int) -> None:
 def test_no_lsns(text: str) -> None:
     with pytest.raises(ValueError, match=r"LSN|base 16"):
         parse_lsn(text)
+
+
+@given(st.lists(st.sampled_from([b"B", b"C", b"I" * 9, b"U", b"D", b"R", b"S", b""])))
+def test_runs(payloads: list[bytes]) -> None:
+    """They are all messages in their order, and a message of another kind is alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages_runs, "RUN_MESSAGES", 4)
+        patch.setattr(messages_runs, "RUN_BYTES", 20)
+        found = list(messages_runs.runs(payloads))
+    assert [each for run in found for each in run] == payloads
+    for run, following in pairwise([*found, [b"R"]]):
+        kinds = {each[:1] for each in run}
+        assert len(run) == 1 or kinds <= {b"B", b"C", b"I", b"U", b"D"}
+        assert len(run) <= 4 and sum(map(len, run[:-1])) < 20
+        is_full = len(run) == 4 or sum(map(len, run)) >= 20
+        assert is_full or {run[-1][:1], following[0][:1]} & {b"R", b"S", b""}

@@ -75,6 +75,25 @@ def test_a_capture_that_is_paused(captured: Captured) -> None:
         drumlin.capture.pause(captured.broker, name="nobody")
 
 
+def test_commands_do_not_alarm(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fence the capture, which learns of it at its next commit: no other one has started."""
+    _item(captured)
+    captured.start_here()
+    captured.await_all()
+    monkeypatch.setattr(following, "LOOK_S", 3600)
+    drumlin.capture.reread(captured.broker, tables=["*"], name=captured.name)
+    captured.run("UPDATE item SET name = 'read again' WHERE id < 10")
+    wait_until(lambda: "rows read into" in captured.said(), "the table")
+    drumlin.capture.pause(captured.broker, name=captured.name)
+    monkeypatch.setattr(following, "LOOK_S", 0.1)
+    captured.run("UPDATE item SET name = 'paused' WHERE id < 10")
+    _await_pause(captured)
+    drumlin.capture.resume(captured.broker, name=captured.name)
+    captured.await_all()
+    captured.check_equal("item")
+    assert "trying again" not in captured.said()
+
+
 def test_a_paused_capture_that_is_removed(captured: Captured) -> None:
     """It does not begin from the start by itself."""
     _item(captured)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import drumlin.capture
 from capture.captured import Captured
 from drumlin.capture.errors import CaptureRefused
+from drumlin.capture.log import output as outputs
+from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.running import following
 from rig.depth import so_many
@@ -62,6 +65,22 @@ def test_a_capture_that_only_the_broker_has_fenced_goes_on(captured: Captured) -
     captured.check_equal("item")
     assert len(captured.records("item")) == 2
     assert "trying again" in captured.said()
+
+
+def test_an_idle_capture_ends_as_another_one_has_begun(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if nothing else tells it: it commits nothing, and its stream goes on."""
+    monkeypatch.setattr(following, "LOOK_S", 0.1)
+    _one(captured)
+    captured.start_here(heartbeat_ms=3_600_000)
+    captured.await_all()
+    names = Names(captured.name)
+    position = outputs.read_position(captured.client, names)
+    assert position is not None
+    Output(captured.client, names).commit(replace(position, run="another"))
+    assert captured.ended() == 1
+    assert "another capture of this name has begun meanwhile" in captured.said()
 
 
 def test_a_capture_that_was_removed_meanwhile_ends(captured: Captured) -> None:

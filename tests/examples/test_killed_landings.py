@@ -26,7 +26,6 @@ from rig.depth import so_many
 from rig.jvm.java import spark_environment
 from rig.servers.postgres import running_postgres
 from rig.servers.small_hdfs import small_hdfs
-from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
@@ -141,25 +140,3 @@ def test_a_landing_that_is_killed(
     else:
         wanted = _rows(records)
     assert _rows(read(place if kind in ("hdfs", "postgresql") else folder)) == wanted
-
-
-def test_a_service_whose_processes_all_end(
-    client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
-) -> None:
-    """As systemd ends it: Spark is told to end as well, in the middle of a batch."""
-    topic = new_topic(1)
-    client.append(pa.table({"key": ["a"] * 5000, "value": ["b"] * 5000}), topic)
-    command = _command(drumlin_address, topic, f"parquet:{tmp_path / 'target'}", "append")
-    command += ["--batch-offsets", "10"]
-    environment = {**os.environ, **spark_environment()}
-    output = tmp_path / "output"
-    with (
-        output.open("wb") as sink,
-        subprocess.Popen(command, env=environment, start_new_session=True, stderr=sink) as process,
-    ):
-        wait_until(lambda: "offsets landed" in output.read_text(), "a batch", 120)
-        os.killpg(process.pid, signal.SIGTERM)
-    said = output.read_text()
-    assert process.returncode == 1, said
-    last = said.splitlines()[-1]  # behind what PySpark says of its JVM
-    assert last.startswith("drumlin: ended in the middle of a batch, which the next"), said

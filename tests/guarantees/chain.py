@@ -189,7 +189,8 @@ class Chain:
             try:
                 while not stop.is_set():
                     with (
-                        contextlib.suppress(psycopg.OperationalError),  # it is restarted
+                        # It is restarted, perhaps while a transaction is rolled back.
+                        contextlib.suppress(psycopg.OperationalError, psycopg.Rollback),
                         self.captured.connect() as connection,
                     ):
                         while not stop.wait(0.01):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -249,13 +250,32 @@ def test_processes_that_write_at_the_same_time(tmp_path: Path) -> None:
     assert kept(folder) == expected
 
 
+def test_a_folder_is_absolute_or_relative_as_in_a_file_url(
+    client: Client, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.append(rows(a="1"), topic)
+    monkeypatch.chdir(tmp_path)
+    absolute = tmp_path / "of 100%?"
+    named = f"{tmp_path}/of%20100%25%3F"
+    for to in (f"parquet:{named}", f"parquet://{named}", f"parquet:///{named}"):
+        drumlin.materialize(client, topic, to, group="g", until_end=True)
+    assert len(list((absolute / topic).glob("[0-9]*"))) > 1
+    for to in ("parquet:of/lake", "parquet:of/lake?every=1"):
+        drumlin.materialize(client, topic, to, group="g", until_end=True)
+    assert kept(tmp_path / "of" / "lake" / topic) == {b"a": b"1"}
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["of", absolute.name]
+
+
 def test_folders_and_addresses_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "mine.csv").touch()
     with pytest.raises(drumlin.TargetRefused, match=r"another program: 'mine\.csv'"):
         opened(tmp_path / "t")
-    for wrong in ("parquet://host/t", "parquet:///t?buckets=0", "parquet:///t?every=soon"):
-        with pytest.raises(ValueError, match="expected sqlite:"):
+    for wrong in (
+        *("parquet://host/t", "parquet:", "parquet:s3://bucket/t", "parquet:t?table=..#x"),
+        *("parquet:///t?buckets=0", "parquet:///t?every=soon", "parquet:t?table=..", "parquet:%00"),
+    ):
+        with pytest.raises(ValueError, match=f"'{re.escape(wrong)}': expected sqlite:"):
             targets.open_store(wrong, "g", None)
 
 

@@ -60,6 +60,26 @@ def test_the_command(
     assert "--json is for --status" in capsys.readouterr().err
 
 
+def test_it_says_whose_another_table_is(client: Client, topic: str, tmp_path: Path) -> None:
+    client.append([{"key": "k", "value": "v"}], topic)
+    for to in (f"sqlite:///{tmp_path}/app.db?table=kept", f"parquet:{tmp_path}/lake?table=kept"):
+        drumlin.materialize(client, topic, to, group="its", decode="utf8", until_end=True)
+        _look(client, topic, to, "its")
+        with pytest.raises(drumlin.TargetRefused, match=r"by group 'its' as utf8, not .* 'other'"):
+            _look(client, topic, to, "other")
+        client.create_topic(f"{topic}-2", 1, if_not_exists=True)
+        with pytest.raises(drumlin.TargetRefused, match=f"has topic '{topic}' .* not .*-2'"):
+            _look(client, f"{topic}-2", to, "its")
+
+
+def _look(client: Client, topic: str, to: str, group: str) -> list[status.PartitionStatus]:
+    store = targets.open_store(to, group, None, only_looks=True)
+    try:
+        return status.look(client, topic, store)
+    finally:
+        store.close()
+
+
 def test_of_other_stores(client: Client, topic: str, tmp_path: Path) -> None:
     if PROGRAM is None:
         pytest.skip(WHY_NOT)
@@ -78,5 +98,7 @@ def test_of_other_stores(client: Client, topic: str, tmp_path: Path) -> None:
                 assert {each.position == each.end for each in after} == {True}
                 assert sum(each.end for each in after) == 10
                 store.close()
+                with pytest.raises(drumlin.TargetRefused, match=r"by group 'g', not .* 'other'"):
+                    _look(client, topic, to, "other")
         finally:
             redis.close()

@@ -126,6 +126,37 @@ class Changes:
         """Where the current transaction stands; one object for all of its changes."""
         return self._place
 
+    @property
+    def is_past(self) -> bool:
+        """Whether the current transaction was converted before.
+
+        Raises:
+            CaptureError: there is none.
+        """
+        if self._begin is None:
+            raise CaptureError("a change outside of a transaction")
+        return self._is_past
+
+    @property
+    def time_ms(self) -> int:
+        """When the current transaction was committed."""
+        return 0 if self._begin is None else self._begin.time_us // 1000
+
+    def mark(self) -> Any:
+        """Where the stream stands, for `go_back`."""
+        return self._begin, self._is_past, self._place, self.end_lsn
+
+    def go_back(self, mark: Any) -> None:
+        """Forget the transactions that began and ended since the mark."""
+        self._begin, self._is_past, self._place, self.end_lsn = mark
+
+    def plain_table(self, oid: int) -> tuple[Table, RowFormat] | None:
+        """A table whose rows are written without regard to any other row, and their format."""
+        table, shape = self._tables.get(oid), self._formats.get(oid)
+        if table is None or shape is None or self._rows.keeps(table.topic):
+            return None
+        return None if self._unread_with(table.topic) is not None else (table, shape)
+
     def unknown_types(self, relation: Relation) -> set[int]:
         """The types of the relation's columns that must be looked up first, as they may be new."""
         return {each.type_oid for each in relation.columns if each.type_oid not in self._types}

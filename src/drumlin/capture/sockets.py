@@ -9,15 +9,24 @@ import socket
 
 def is_readable(connection: socket.socket | int, wait_s: float) -> bool:
     """Whether there is something to read, or the end, within `wait_s`."""
-    return _is_ready(connection, select.POLLIN, wait_s)
+    return any(ready(connection, wait_s, reads=True))
 
 
 def is_writable(connection: socket.socket | int, wait_s: float) -> bool:
     """Whether there is room to write, or an error, within `wait_s`."""
-    return _is_ready(connection, select.POLLOUT, wait_s)
+    return any(ready(connection, wait_s, writes=True))
 
 
-def _is_ready(connection: socket.socket | int, events: int, wait_s: float) -> bool:
+def ready(
+    connection: socket.socket | int, wait_s: float, *, reads: bool = False, writes: bool = False
+) -> tuple[bool, bool]:
+    """Whether it can be read and written, as far as asked; at an end or an error it can be."""
     waiting = select.poll()
-    waiting.register(connection, events)
-    return bool(waiting.poll(math.ceil(wait_s * 1000)))
+    wanted = (select.POLLIN if reads else 0) | (select.POLLOUT if writes else 0)
+    waiting.register(connection, wanted)
+    found = sum(events for _, events in waiting.poll(math.ceil(wait_s * 1000)))
+    is_over = bool(found & ~(select.POLLIN | select.POLLOUT))
+    return (
+        reads and (is_over or bool(found & select.POLLIN)),
+        writes and (is_over or bool(found & select.POLLOUT)),
+    )

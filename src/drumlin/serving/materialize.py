@@ -45,9 +45,9 @@ def materialize(
             "?table=NAME&schema=NAME"; "redis://HOST:PORT/NUMBER", with "?prefix=TEXT"
             for a key prefix other than the topic's name and a colon;
             "opensearch+https://USER@HOST:PORT", with "?index=NAME&ca=FILE"; or
-            "parquet:///FOLDER", with "?table=NAME&buckets=16&every=60&keep=600". In NAME and TEXT,
-            "{topic}" is the topic's name. The password may be in the
-            environment variable DRUMLIN_STORE_PASSWORD.
+            "parquet:FOLDER" or "parquet:///ABSOLUTE/FOLDER", with
+            "?table=NAME&buckets=16&every=60&keep=600". In NAME and TEXT, "{topic}" is the topic's
+            name. The password may be in the environment variable DRUMLIN_STORE_PASSWORD.
         group: a consumer group. A table belongs to one group; other groups are refused.
         instance: this process's name within the group (static membership): a process that starts
             with the name of a killed one gets its partitions at once, and not after ten seconds.

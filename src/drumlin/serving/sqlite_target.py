@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
 from drumlin.client.errors import EqualKeys
-from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+from drumlin.serving.target import (
+    Cell,
+    Claim,
+    Fenced,
+    Position,
+    TargetRefused,
+    check_kept,
+    check_owner,
+)
 
 _BUSY_S: Final = 60.0
 _POSITIONS: Final = """
@@ -42,6 +50,7 @@ class SqliteTarget:
         self._topic = topic
         self._kept = kept
         self._table = _quoted(name)
+        self._where = f"{path}: table {name!r}"
         try:
             if only_looks:
                 where = f"file:{quote(path)}?mode=ro"
@@ -68,20 +77,16 @@ class SqliteTarget:
                 )
             elif columns != _COLUMNS:
                 raise TargetRefused(
-                    f"{self._path}: table {self._name!r} has the columns {', '.join(columns)}, "
-                    f"not {', '.join(_COLUMNS)}"
+                    f"{self._where} has the columns {', '.join(columns)}, not {', '.join(_COLUMNS)}"
                 )
-            for (kept,) in run("SELECT kept FROM drumlin_positions WHERE name = ?", (self._name,)):
-                if kept != self._kept:
-                    raise TargetRefused(
-                        f"{self._path}: table {self._name!r} has {kept}, not {self._kept}"
-                    )
+            self._check_kept(check_kept)
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         run = self._database.execute
         try:
             if not run("SELECT 1 FROM sqlite_master WHERE name = 'drumlin_positions'").fetchall():
                 return {}
+            self._check_kept(check_owner)
             found = run(
                 "SELECT partition, topic_id, offset, leader_epoch, at_end FROM drumlin_positions"
                 " WHERE name = ? AND offset IS NOT NULL",
@@ -183,10 +188,14 @@ class SqliteTarget:
         )
         self._check_ours(partition, done.rowcount == 1)
 
+    def _check_kept(self, check: Callable[[str, str, str], None]) -> None:
+        asked = "SELECT kept FROM drumlin_positions WHERE name = ?"
+        for (kept,) in self._database.execute(asked, (self._name,)):
+            check(self._where, kept, self._kept)
+
     def _check_ours(self, partition: int, is_ours: bool) -> None:
         if not is_ours:
-            where = f"{self._path}: table {self._name!r}"
-            raise Fenced(f"{where}: another process has taken partition {partition}")
+            raise Fenced(f"{self._where}: another process has taken partition {partition}")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

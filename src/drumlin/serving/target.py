@@ -8,10 +8,12 @@ process that was paused while another one took over changes nothing when it wake
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from drumlin.client.errors import ClientError
 
+#: Precedes the format in the description of a table.
+FORMAT: Final = " as "
 #: A key or a value in the store.
 Cell = bytes | str
 
@@ -26,6 +28,26 @@ class ReplacementLost(ClientError):
 
 class TargetRefused(ClientError):
     """The table in the store does not belong to this group and topic."""
+
+
+def check_kept(where: str, found: str, kept: str) -> None:
+    """Compare what a table is, as the store says, with what this process keeps there.
+
+    Raises:
+        TargetRefused: it is another topic, of another group or in another format.
+    """
+    if found != kept:
+        raise TargetRefused(f"{where} has {found}, not {kept}")
+
+
+def check_owner(where: str, found: str, kept: str) -> None:
+    """Check topic and group only: who just looks need not name the format.
+
+    Raises:
+        TargetRefused: it is another topic, or of another group.
+    """
+    if not found.startswith(f"{kept}{FORMAT}"):
+        check_kept(where, found, kept)
 
 
 class Position(NamedTuple):
@@ -71,7 +93,11 @@ class Target(Protocol):
     """A table in a store. Used by one thread."""
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
-        """The stored positions of these partitions, regardless of their owners."""
+        """The stored positions of these partitions, whoever has claimed them.
+
+        Raises:
+            TargetRefused: they are of another topic or group.
+        """
 
     def claim(self, partition: int) -> Claim:
         """Claim the partition under a new term."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from drumlin.serving.target import Target
+from drumlin.serving.folder_urls import folder_of
+from drumlin.serving.target import FORMAT, Target
 
 _EXPECTED: Final = (
     "expected sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE[?table=NAME], "
     "redis://HOST:PORT/NUMBER[?prefix=TEXT], opensearch+https://USER@HOST:PORT[?index=NAME] or "
-    "parquet:///FOLDER[?table=NAME]"
+    "parquet:FOLDER[?table=NAME]"
 )
 #: The environment variable for a password, which other users should not see in a URL.
 VARIABLE: Final = "DRUMLIN_STORE_PASSWORD"
@@ -84,11 +84,17 @@ def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = F
         ModuleNotFoundError: the store's client is not installed; the message says what to do.
         OSError: the store cannot be reached.
     """
+    try:
+        return _store(url, group, decode, only_looks=only_looks)
+    except _NotExpected:
+        raise ValueError(f"{without_password(url)!r}: {_EXPECTED}") from None
+
+
+def _store(url: str, group: str, decode: str | None, *, only_looks: bool) -> Store:
     parts = urlsplit(url)
-    kept_as = f"by group {group!r}" + (f" as {decode}" if decode else "")
+    kept_as = f"by group {group!r}" + (f"{FORMAT}{decode}" if decode else "")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if parts.fragment:
-        raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
+    _check(not parts.fragment)
     if parts.scheme == "sqlite":
         return _sqlite(parts, options, kept_as, only_looks=only_looks)
     if parts.scheme in ("postgresql", "postgres"):
@@ -110,7 +116,7 @@ def _sqlite(
     from drumlin.serving.sqlite_target import SqliteTarget
 
     names = options.pop("table", TOPIC)
-    _check(parts, not parts.netloc and not options and len(parts.path) > 1 and names)
+    _check(not parts.netloc and not options and len(parts.path) > 1 and names)
     path = unquote(parts.path[1:])
 
     def open_target(name: str, topic: str, kept: str) -> Target:
@@ -131,7 +137,7 @@ def _postgres(
     from drumlin.serving.postgres.target import PostgresTarget
 
     names, schema = options.pop("table", TOPIC), options.pop("schema", None)
-    _check(parts, names and schema != "")
+    _check(names and schema != "")
     if not _SECRETS.isdisjoint(options):
         raise ValueError(f"a password in a URL's parameter: say it in {VARIABLE}")
     # Without a host the two slashes have to stay.
@@ -150,7 +156,7 @@ def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
     from drumlin.serving.redis.target import ROWS_AT_A_TIME, RedisTarget
 
     names = options.pop("prefix", f"{TOPIC}:")
-    _check(parts, parts.netloc and not options)
+    _check(parts.netloc and not options)
     where = urlunsplit(parts._replace(query=""))
 
     def open_target(prefix: str, _: str, kept: str) -> Target:
@@ -166,7 +172,7 @@ def _opensearch(
     from drumlin.serving.opensearch.target import OpenSearchTarget
 
     names, ca = options.pop("index", TOPIC), options.pop("ca", None)
-    _check(parts, parts.hostname and names and parts.path in ("", "/") and not options)
+    _check(parts.hostname and names and parts.path in ("", "/") and not options)
     where = parts._replace(scheme=parts.scheme.partition("+")[2])
     connection = OpenSearchConnection(where, os.environ.get(VARIABLE), ca)
 
@@ -190,11 +196,12 @@ def _parquet(
     numbers = {"buckets": 16, "every": 60, "keep": 600}
     for each in numbers.keys() & options.keys():
         given = options.pop(each)
-        _check(parts, given.isdecimal())
+        _check(given.isdecimal())
         numbers[each] = int(given)
-    _check(parts, not parts.netloc and not options and len(parts.path) > 1 and names)
-    _check(parts, 1 <= numbers["buckets"] <= _BUCKETS_MAX and "/" not in names)
-    folder = Path(unquote(parts.path[1:]))
+    folder = folder_of(parts)
+    if folder is None or options or "/" in names or names in ("", ".", ".."):
+        raise _NotExpected
+    _check(1 <= numbers["buckets"] <= _BUCKETS_MAX)
 
     def open_target(name: str, _: str, kept: str) -> Target:
         return ParquetTarget(
@@ -210,9 +217,10 @@ def _parquet(
     return Store(names, kept_as, open_target)
 
 
-def _check(parts: SplitResult, is_right: object) -> None:
+class _NotExpected(ValueError):
+    """The URL is of no form that a store has."""
+
+
+def _check(is_right: object) -> None:
     if not is_right:
-        # A URL without a host is put together without its two slashes.
-        shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        shown += f"?{parts.query}" if parts.query else ""
-        raise ValueError(f"{without_password(shown)!r}: {_EXPECTED}")
+        raise _NotExpected

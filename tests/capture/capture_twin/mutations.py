@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumlin.capture import changes
+from drumlin.capture import change_columns, changes
 from drumlin.capture.running import (
     beginning,
     following,
@@ -26,8 +26,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a transaction is committed in parts": Mutation(
         following,
-        "Following._follow",
-        "        if changes.in_transaction:\n            continue\n",
+        "Following._go_on",
+        "    if self._changes.in_transaction:\n        return\n",
         "",
     ),
     "what is sent again is written again": Mutation(
@@ -111,6 +111,15 @@ MUTATIONS: dict[str, Mutation] = {
         "if not self._rows.keeps(table.topic):",
         "if False:",
     ),
+    "what is sent again is written again as columns": Mutation(
+        change_columns, "ChangeColumns._note", "first == last or self._changes.is_past", "False"
+    ),
+    "rows that are kept are not told of columns": Mutation(
+        changes, "Changes.plain_table", "or self._rows.keeps(table.topic)", ""
+    ),
+    "rows that are taken back are not taken again": Mutation(
+        change_columns, "ChangeColumns.take", "self._changes.go_back(mark)", "pass"
+    ),
     "a changed key leaves the old row": Mutation(
         changes,
         "Changes._updated",
@@ -126,9 +135,9 @@ FOUND_BY: dict[str, int] = {
     "a transaction ends where its commit begins": 2,
     "a keepalive within a transaction counts": 2,
     "a slot that others have advanced is good": 1,
-    "LSNs of two timelines are compared": 97,
+    "LSNs of two timelines are compared": 543,
     "a promoted server has all that the topics have": 47,
-    "changes of other tables count after a promotion": 97,
+    "changes of other tables count after a promotion": 592,
     "the last change is forgotten": 47,
     "a slot that is advanced before the stream begins is not noticed": 1,
     "a slot of an interrupted snapshot is used again": 2,

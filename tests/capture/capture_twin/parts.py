@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from capture.capture_twin.database import COLUMNS, KEYS, TABLES, Sender, Server, Slot
@@ -20,12 +21,14 @@ from drumlin.capture.database.failover import Identity
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.messages.frames import Data, Keepalive
+from drumlin.capture.messages.frames import Keepalive
 from drumlin.capture.messages.lsn import lsn_text
 from drumlin.capture.messages.pgoutput import Row
+from drumlin.capture.messages.runs import TOGETHER
 from drumlin.capture.running import (
     care,
     following,
+    heeding,
     reading,
     session,
     snapshot_run,
@@ -35,7 +38,7 @@ from drumlin.capture.running import (
 from drumlin.capture.running.options import CaptureOptions, OnMaxWal
 from drumlin.capture.running.progress import Progress
 from drumlin.capture.values.form import PlainJson
-from drumlin.capture.values.record import Record
+from drumlin.capture.values.record import Columns, Record
 from drumlin.capture.values.types import TypeInfo
 from drumlin.client.errors import RequestTimedOut
 from drumlin.client.transactions.errors import ProducerFenced, TransactionFailed
@@ -207,6 +210,7 @@ class _Stream:
         self._sender = Sender(parts.server, lsn, parts.ignores_lsn)
         parts.server.reader = self
         self._wants_answer = False
+        self._ahead: tuple[bytes | None, int] | None = None
         self._timeline = identity.timeline
 
     def close(self) -> None:
@@ -218,16 +222,26 @@ class _Stream:
         if self._parts.server.reader is not self:
             raise DatabaseLost("the server has ended the stream")
 
-    def read(self, _: float) -> Data | Keepalive | None:
+    def read(self, _: float) -> list[bytes] | Keepalive | None:
+        """Runs of messages end anywhere."""
         self._ask()
-        found = self._sender.next(self._wants_answer)
-        self._wants_answer = False
-        if found is None:
-            return None
-        payload, lsn = found
-        if payload is None:
-            return Keepalive(lsn, self._parts.world.random.random() < 0.3)
-        return Data(memoryview(payload))
+        payloads: list[bytes] = []
+        while self._ahead is not None or not payloads or self._parts.world.random.random() < 0.8:
+            found, self._ahead = self._ahead, None
+            if found is None:
+                found = self._sender.next(self._wants_answer)
+                self._wants_answer = False
+            payload, lsn = (None, None) if found is None else found
+            if payload is not None and (not payloads or payload[0] in TOGETHER):
+                payloads.append(payload)
+                if payload[0] in TOGETHER:
+                    continue
+            elif payloads:
+                self._ahead = found
+            elif lsn is not None:
+                return Keepalive(lsn, self._parts.world.random.random() < 0.3)
+            break
+        return payloads or None
 
     def confirm(self, lsn: int, wants_answer: bool = False) -> None:
         self._ask()
@@ -282,6 +296,14 @@ class _Output:
         self.size_bytes += self._parts.world.random.choice((10, 1000, 3_000_000))
         if self._parts.world.random.random() < 0.1:
             self._check()
+
+    def append(self, columns: Columns) -> None:
+        keys, values, times = columns.keys, columns.values, columns.times_ms
+        for key, value, time_ms in zip(
+            *map(pa.Array.to_pylist, (keys, values, times)), strict=True
+        ):
+            row = None if value is None else value.decode()
+            self.send(Record(columns.topic, key.decode(), row, time_ms))
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         self._check()
@@ -341,10 +363,12 @@ def put(parts: Parts, patch: pytest.MonkeyPatch) -> None:
         sleep=world.sleep,
         time_ns=lambda: int(world.now_s * 1e9),
     )
-    for module in (care, following, session, snapshot_run, supervised, wal_limit, reading):
+    timed = (care, following, heeding, session, snapshot_run, supervised, wal_limit, reading)
+    for module in timed:
         patch.setattr(module, "time", clock)
     patch.setattr(supervised, "random", world.random)
     patch.setattr(following, "LOOK_S", 0.5)
+    patch.setattr(following, "FEW", 2)
     patch.setattr(connections, "connect", parts.connect)
     patch.setattr(failover, "connect", parts.connect_to)
     patch.setattr(failover, "ended_timelines", lambda *_: dict(parts.server.ended))

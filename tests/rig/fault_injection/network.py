@@ -57,6 +57,13 @@ class Network(LoopThread):
             self.break_off(ways)
         self._do(lambda: [self._is_open[way].set() for way in ways])
 
+    def lose(self, ways: Iterable[Way]) -> None:
+        """Let nothing more pass on the connections that are there, ever; new ones are whole.
+
+        So it is where a machine between the ends has forgotten a connection, or an end has frozen.
+        """
+        self._do(lambda: [self._is_open.pop(way, _opened()).clear() for way in ways])
+
     def break_off(self, ways: Iterable[Way]) -> None:
         """End the connections between these ends."""
         self._do(lambda: self._break(ways))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from drumlin.capture.database import silence
 from drumlin.capture.errors import CaptureRefused, DatabaseLost, DatabaseRefused
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ NO_PYMYSQL: Final = "capturing a MariaDB needs PyMySQL: pip install pymysql"
 _SCHEMES: Final = ("mariadb", "mysql")
 _PORT: Final = 3306
 _CONNECT_TIMEOUT_S: Final = 10
-#: A server that is there answers each statement in this time.
-_READ_TIMEOUT_S: Final = 600
 #: What the URL may say beside the address; of files, as for the programs of MariaDB.
 _FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _OTHERS: Final = ("unix_socket",)
@@ -95,8 +94,11 @@ def _bad_url() -> DatabaseRefused:
     return DatabaseRefused("the URL is not of the form mariadb://user@host/database")
 
 
-def connect(url: str) -> pymysql.Connection[Any]:
+def connect(url: str, silence_s: float | None = None) -> pymysql.Connection[Any]:
     """Open a connection in autocommit mode.
+
+    `silence_s`: the connection is lost if the server is silent for so long while it is asked;
+    None: as long as a server may search.
 
     Raises:
         ModuleNotFoundError: PyMySQL is not installed; the message says what to do.
@@ -113,13 +115,14 @@ def connect(url: str) -> pymysql.Connection[Any]:
             conv=dict(driver.converters.encoders),  # values come as they are
             use_unicode=False,
             connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=_READ_TIMEOUT_S,
+            read_timeout=_CONNECT_TIMEOUT_S,  # of the login
             program_name="drumlin capture",
         )
     except driver.Error as error:
         raise failure_of(error) from None
     except (OSError, ValueError, RuntimeError) as error:  # files of keys, and needs of a login
         raise DatabaseRefused(f"{error}") from None
+    connection._read_timeout = silence.SLOW_S if silence_s is None else silence_s
     if "mariadb" not in connection.get_server_info().lower():
         connection.close()
         raise CaptureRefused(

@@ -13,10 +13,12 @@ from drumlin.capture.binlog.stream import Stream
 from drumlin.capture.binlog_events.events import EventDecoder
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.running.following import LOOK_S, BeginAgain
+from drumlin.capture.running.following import LOOK_S
+from drumlin.capture.running.heeding import BeginAgain, await_reason, heed
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 
 _WAIT_S: Final = 0.25
 
@@ -51,6 +53,13 @@ class BinlogFollowing:
                 continue.
             CaptureError: something must be fixed before the capture may continue.
         """
+        try:
+            self._follow()
+        except (ProducerFenced, TransactionAborted):
+            await_reason(self._output, self._definition, self._run, self._options.should_stop)
+            raise
+
+    def _follow(self) -> None:
         pace, changes, stream = self._pace, self._changes, self._stream
         while not self._options.should_stop():
             data = stream.read(0)
@@ -108,8 +117,4 @@ class BinlogFollowing:
         if now_s < self._look_at_s:
             return
         self._look_at_s = now_s + LOOK_S
-        in_log, position = self._output.read_definition(), self._output.read_position()
-        if in_log is None or in_log.encode() != self._definition.encode():
-            raise BeginAgain
-        if position is None or position.run != self._run:
-            raise BeginAgain
+        heed(self._output, self._definition, self._run)

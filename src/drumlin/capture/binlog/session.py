@@ -22,7 +22,8 @@ from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import BinlogPosition, Definition, Position
-from drumlin.capture.running.following import LOOK_S, BeginAgain
+from drumlin.capture.running.following import LOOK_S
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
 from drumlin.capture.running.snapshot_run import create_topics, has_records
@@ -58,8 +59,8 @@ class MariadbSession:
         self._there: set[str] | None = None  # as in `plan.is_wanted`
         self._server_id = random.randint(*plan.SERVER_IDS)
         self._has_begun = self._is_paused_told = False
-        #: Whether the database was ever reached, so that its address must be right.
-        self.has_connected = False
+        #: Whether database and log were ever reached, so that their addresses must be right.
+        self.has_connected = self.has_reached_log = False
         #: The number of commits since the process began: it shows progress.
         self.commits = 0
 
@@ -91,6 +92,7 @@ class MariadbSession:
         with connections.connected(self._options.url) as connection:
             self.has_connected = True
             position, known = self._look_into_log()
+            self.has_reached_log = True
             if known is not None and known.is_paused:
                 self._wait_for_resume()
                 return

@@ -16,14 +16,14 @@ from typing import Any, Final
 from drumlin.capture.binlog import connections
 from drumlin.capture.binlog.changes import ANEW
 from drumlin.capture.binlog.connections import failure, loaded, rows
+from drumlin.capture.database import silence
+from drumlin.capture.database.silence import Silence
 from drumlin.capture.errors import CaptureRefused, DatabaseLost
 from drumlin.capture.sockets import is_readable
 
 _DUMP: Final = 0x12
 _EVENT, _END, _ERROR = 0, 0xFE, 0xFF
-_HEARTBEAT_S: Final = 5
-#: A server that is there has sent something in this time.
-_SILENCE_MAX_S: Final = 60
+_HEARTBEAT_S: Final = 5.0
 _PACKET_MAX: Final = 0xFFFFFF
 _READ_BYTES: Final = 256 << 10
 _UNREADABLE: Final = 1236
@@ -46,13 +46,13 @@ class Stream:
     """
 
     def __init__(self, url: str, gtids: str, server_id: int) -> None:
-        self._connection = connections.connect(url)
+        self._connection = connections.connect(url, silence.QUICK_S)
         with self._closing_on_error():
             connection = self._connection
             rows(connection, "SET @mariadb_slave_capability = 4")
             rows(connection, "SET @slave_connect_state = %s", (gtids,))
             rows(connection, "SET @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0")
-            rows(connection, f"SET @master_heartbeat_period = {_HEARTBEAT_S * 10**9}")
+            rows(connection, f"SET @master_heartbeat_period = {int(_HEARTBEAT_S * 10**9)}")
             rows(connection, "SET @master_binlog_checksum = @@global.binlog_checksum")
             rows(connection, "SET SESSION net_write_timeout = 86400")
             ((found,),) = rows(connection, "SELECT @master_binlog_checksum")
@@ -66,7 +66,8 @@ class Stream:
             self._socket: Any = connection._sock
             self._socket.setblocking(False)
             self._data = bytearray()
-            self._heard_at_s = time.monotonic()
+            #: Heartbeats come often enough.
+            self._silence = Silence(silence.QUICK_S)
             # The name of the first file, or an error.
             self._first = self._next(_FIRST_S)
 
@@ -92,8 +93,7 @@ class Stream:
             if packet is not None:
                 return _event_of(packet)
             if not self._receive(max(deadline - time.monotonic(), 0)):
-                if time.monotonic() - self._heard_at_s > _SILENCE_MAX_S:
-                    raise DatabaseLost("the server has been silent for too long")
+                self._silence.check()
                 if time.monotonic() >= deadline:
                     return None
 
@@ -136,7 +136,7 @@ class Stream:
         if not received:
             raise DatabaseLost("the server has closed the connection")
         self._data += received
-        self._heard_at_s = time.monotonic()
+        self._silence = Silence(silence.QUICK_S)
         return True
 
     def _has_pending(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from drumlin.capture.database import waiting
 from drumlin.capture.database.connections import failure_of, loaded
-from drumlin.capture.errors import DatabaseRefused
+from drumlin.capture.database.silence import SLOW_S
+from drumlin.capture.errors import DatabaseChanged, DatabaseRefused
 from drumlin.capture.values.types import TypeInfo, key_kind
 
 if TYPE_CHECKING:
@@ -188,20 +190,26 @@ def leaves(connection: psycopg.Connection[Any]) -> list[Leaf]:
     return [Leaf(*row) for row in rows(connection, _LEAVES)]
 
 
-def has_older_rows(connection: psycopg.Connection[Any], leaf: Leaf) -> bool | None:
-    """Whether a partition has rows that were written before it was attached; None: not known."""
+def has_older_rows(
+    connection: psycopg.Connection[Any], should_stop: Callable[[], bool], leaf: Leaf
+) -> bool | None:
+    """Whether a partition has rows that were written before it was attached; None: not known.
+
+    Raises:
+        DatabaseLost: the server cannot be asked.
+        Stopped: the capture was asked to stop.
+    """
     if not leaf.may_select:
         return None
-    name = leaf.name.replace("%", "%%")
     statement = (
-        f"SELECT EXISTS (SELECT 1 FROM ONLY {name} "  # noqa: S608  quoted
-        "WHERE age(xmin) >= age(%s::text::xid))"
+        f"SELECT EXISTS (SELECT 1 FROM ONLY {leaf.name} "  # noqa: S608  quoted
+        f"WHERE age(xmin) >= age('{int(leaf.xid)}'::xid))"
     )
     try:
-        ((found,),) = rows(connection, statement, (leaf.xid,))
-    except DatabaseRefused:  # dropped meanwhile, or a foreign table
+        result = waiting.result_of(connection, statement, should_stop, SLOW_S)
+    except (DatabaseChanged, DatabaseRefused):  # dropped meanwhile, or a foreign table
         return None
-    return bool(found)
+    return bool(result.get_value(0, 0) == b"t")
 
 
 def types(connection: psycopg.Connection[Any]) -> list[TypeInfo]:

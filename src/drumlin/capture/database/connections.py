@@ -45,6 +45,8 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     driver = loaded()
     from psycopg.conninfo import conninfo_to_dict
 
+    from drumlin.capture.database.answering import AnsweredConnection
+
     try:
         given: dict[str, Any] = dict(conninfo_to_dict(url))
     except driver.ProgrammingError:
@@ -62,10 +64,9 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
     if is_replication:
         given["replication"] = "database"
     try:
-        found: psycopg.Connection[Any] = driver.connect(autocommit=True, **given)
+        return AnsweredConnection.connect(autocommit=True, **given)
     except driver.Error as error:
         raise failure_of(error, None) from None
-    return found
 
 
 def _primary(driver: Any) -> str:

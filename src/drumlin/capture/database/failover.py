@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.capture.database import catalog, connections, waiting
 from drumlin.capture.database.catalog import quoted
+from drumlin.capture.database.silence import QUICK_S
 from drumlin.capture.errors import CaptureError, DatabaseLost
 from drumlin.capture.messages.lsn import parse_lsn
 
@@ -37,7 +38,7 @@ def connect(url: str, identity: Identity) -> psycopg.Connection[Any]:
     """
     replication = connections.connect(url, is_replication=True)
     try:
-        result = waiting.result_of(replication, "IDENTIFY_SYSTEM", lambda: False)
+        result = waiting.result_of(replication, "IDENTIFY_SYSTEM", lambda: False, QUICK_S)
         system_id, timeline = result.get_value(0, 0) or b"", result.get_value(0, 1) or b"0"
         if Identity(system_id.decode(), int(timeline)) != identity:
             raise DatabaseLost("another server has taken over meanwhile")
@@ -57,7 +58,8 @@ def ended_timelines(replication: psycopg.Connection[Any], timeline: int) -> Mapp
     """
     if timeline <= 1:
         return {}
-    result = waiting.result_of(replication, f"TIMELINE_HISTORY {timeline}", lambda: False)
+    statement = f"TIMELINE_HISTORY {timeline}"
+    result = waiting.result_of(replication, statement, lambda: False, QUICK_S)
     return parse_history((result.get_value(0, 1) or b"").decode(errors="replace"))
 
 
@@ -86,7 +88,7 @@ def keep_on_standbys(replication: psycopg.Connection[Any], slot: str) -> None:
         DatabaseLost, DatabaseRefused: the slot was not altered.
     """
     statement = f"ALTER_REPLICATION_SLOT {quoted(slot)} (FAILOVER)"
-    waiting.result_of(replication, statement, lambda: False)
+    waiting.result_of(replication, statement, lambda: False, QUICK_S)
 
 
 def waits_for_standbys(connection: psycopg.Connection[Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database import catalog, waiting
 from drumlin.capture.database.catalog import FoundTable, quoted
+from drumlin.capture.database.silence import QUICK_S
 from drumlin.capture.errors import DatabaseChanged, DatabaseRefused
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.messages.pgoutput import Row
@@ -65,8 +66,11 @@ def take_over(
         DatabaseChanged: tables were rewritten, so the snapshot does not show their rows.
         Stopped: the capture was asked to stop.
     """
-    waiting.result_of(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", should_stop)
-    waiting.result_of(connection, f"SET TRANSACTION SNAPSHOT '{snapshot}'", should_stop)
+    for each in (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        f"SET TRANSACTION SNAPSHOT '{snapshot}'",
+    ):
+        waiting.result_of(connection, each, should_stop, QUICK_S)
     # A row security policy would hide rows that the stream contains: with this it is an error.
     catalog.run(connection, "SET LOCAL row_security = off")
     oids = [each.oid for each in tables]

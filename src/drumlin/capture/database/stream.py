@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from drumlin.capture.database import connections, failover
+from drumlin.capture.database import connections, failover, silence, waiting
 from drumlin.capture.database.catalog import quoted
 from drumlin.capture.database.connections import failure_of
 from drumlin.capture.database.failover import Identity
+from drumlin.capture.database.silence import Silence
 from drumlin.capture.errors import DatabaseLost, DatabaseRefused
-from drumlin.capture.messages.frames import Data, Keepalive, parse_frame, status_update
+from drumlin.capture.messages.frames import Keepalive, parse_frame, status_update
 from drumlin.capture.messages.lsn import lsn_text
+from drumlin.capture.messages.runs import RUN_BYTES, RUN_MESSAGES, TOGETHER
 from drumlin.capture.sockets import is_readable, is_writable
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ _WHOLE: Final = "proto_version '1'"
 #: The server sends large transactions before their commit, and need not spill them to its disk.
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
+_COMMIT: Final = ord("C")
+#: In milliseconds; 0: the server does not look whether whoever reads is there.
+_TIMEOUT: Final = "SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'"
 
 
 class Stream:
@@ -40,53 +45,101 @@ class Stream:
         self._connection: psycopg.Connection[Any] = failover.connect(url, identity)
         self._connector = self._connection.pgconn
         self._flushed_lsn = self._received_lsn = start_lsn
+        self._ahead: bytes | Keepalive | None = None  # it has come, and was not returned yet
+        self._is_cut = False  # whether the last run ended within a transaction, as it was full
+        self._silence: Silence | None = None  # since the server was asked for a sign of life
+        self._error: type[Exception] = connections.loaded().Error
+        try:
+            self._silence_s = _silence_of(self._connection)
+            self._begin(slot, publication)
+        except BaseException:
+            self.close()
+            raise
+        self._connector.nonblocking = 1
+
+    def _begin(self, slot: str, publication: str) -> None:
         psycopg = connections.loaded()
-        self._error: type[Exception] = psycopg.Error
         named = quoted(publication).replace("'", "''")
         is_streaming = self._connection.info.server_version >= _STREAMING_FROM
         statement = (
-            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(start_lsn)} "
+            f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(self._flushed_lsn)} "
             f"({_STREAMING if is_streaming else _WHOLE}, publication_names '{named}')"
         )
-        try:
-            result = self._connector.exec_(statement.encode())
-        except psycopg.Error as error:
-            failure = failure_of(error, self._connection)
-            self.close()
-            raise failure from None
+        result = waiting.unchecked_result_of(
+            self._connection, statement, lambda: False, silence.SLOW_S
+        )
+        if result is None:
+            raise DatabaseLost("the server has ended the connection")
         if result.status != psycopg.pq.ExecStatus.COPY_BOTH:
-            failure = failure_of(psycopg.errors.error_from_result(result), self._connection)
-            self.close()
-            raise failure
-        self._connector.nonblocking = 1
+            raise failure_of(psycopg.errors.error_from_result(result), self._connection)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._connection.close()
 
-    def read(self, wait_s: float) -> Data | Keepalive | None:
-        """The next frame from the server; None: none came within `wait_s`.
+    def read(self, wait_s: float) -> list[bytes] | Keepalive | None:
+        """Messages that have come, in their order, or a keepalive; None: none within `wait_s`.
+
+        Messages of rows, and of where transactions begin and end, come together, and if there are
+        many, up to the end of a transaction; each other message comes alone.
 
         Raises:
-            DatabaseLost, DatabaseRefused: the stream has ended.
+            DatabaseLost, DatabaseRefused: the stream has ended, or the server does not answer.
         """
+        found, self._ahead = self._ahead, None
         try:
-            size, frame = self._connector.get_copy_data(1)
-            if size > 0:
-                return self._noted(parse_frame(memoryview(frame)))
-            deadline = time.monotonic() + wait_s
-            while True:
-                if size < 0:
-                    self._raise_end()
-                left_s = max(deadline - time.monotonic(), 0)
-                if not is_readable(self._connector.socket, left_s):
-                    return None
-                self._connector.consume_input()
-                size, frame = self._connector.get_copy_data(1)
-                if size > 0:
-                    return self._noted(parse_frame(memoryview(frame)))
+            if found is None:
+                found = self._next(wait_s)
+            return self._run(found) if isinstance(found, bytes) else found
         except self._error as error:
             raise failure_of(error, self._connection) from None
+
+    def _run(self, payload: bytes) -> list[bytes]:
+        """The message, and those after it that have come and may be taken together with it.
+
+        A full run ends with a transaction, unless that is too large for one. What is left of such a
+        transaction is a run, so that its end is seen.
+        """
+        payloads = [payload]
+        if not payload or payload[0] not in TOGETHER:
+            return payloads
+        size_bytes = len(payload)
+        while True:
+            is_end = payload[0] == _COMMIT
+            if is_end and (self._is_cut or len(payloads) >= RUN_MESSAGES):
+                self._is_cut = False
+                return payloads
+            if len(payloads) >= 2 * RUN_MESSAGES or size_bytes >= RUN_BYTES:
+                self._is_cut = not is_end
+                return payloads
+            found = self._next(0)
+            if not isinstance(found, bytes) or not found or found[0] not in TOGETHER:
+                self._ahead = found
+                return payloads
+            payload = found
+            size_bytes += len(payload)
+            payloads.append(payload)
+
+    def _next(self, wait_s: float) -> bytes | Keepalive | None:
+        """The next frame; None: none came within `wait_s`."""
+        size, frame = self._connector.get_copy_data(1)
+        if size == 0:
+            deadline = time.monotonic() + wait_s
+            while size == 0:
+                left_s = max(deadline - time.monotonic(), 0)
+                if not is_readable(self._connector.socket, left_s):
+                    if self._silence is not None:
+                        self._silence.check()
+                    return None
+                self._connector.consume_input()
+                self._silence = None
+                size, frame = self._connector.get_copy_data(1)
+        if size < 0:
+            self._raise_end()
+        found = parse_frame(frame)
+        if isinstance(found, Keepalive):
+            self._received_lsn = max(self._received_lsn, found.end_lsn)
+        return found
 
     def confirm(self, lsn: int, wants_answer: bool = False) -> None:
         """Tell the server that everything before this LSN is received and durable.
@@ -96,6 +149,8 @@ class Stream:
         Raises:
             DatabaseLost: the message cannot be sent.
         """
+        if wants_answer and self._silence is None:
+            self._silence = Silence(self._silence_s)
         self._flushed_lsn = max(self._flushed_lsn, lsn)
         now_us = time.time_ns() // 1000
         answer = status_update(self._received_lsn, self._flushed_lsn, now_us, wants_answer)
@@ -106,12 +161,7 @@ class Stream:
         except self._error as error:
             raise DatabaseLost(" ".join(str(error).split())) from None
 
-    def _noted(self, frame: Data | Keepalive) -> Data | Keepalive:
-        if isinstance(frame, Keepalive):
-            self._received_lsn = max(self._received_lsn, frame.end_lsn)
-        return frame
-
-    def _raise_end(self) -> None:
+    def _raise_end(self) -> NoReturn:
         psycopg = connections.loaded()
         result = self._connector.get_result()
         if result is not None and result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
@@ -121,3 +171,14 @@ class Stream:
                 raise failure
             raise DatabaseLost(str(failure))
         raise DatabaseLost("the server has ended the stream")
+
+
+def _silence_of(connection: psycopg.Connection[Any]) -> float:
+    """For how long a server may be silent that was asked for a sign of life.
+
+    While it decodes a large transaction it answers no sooner than within half of its own timeout,
+    and servers before PostgreSQL 15 may not at all: with both, a higher timeout helps.
+    """
+    result = waiting.result_of(connection, _TIMEOUT, lambda: False, silence.QUICK_S)
+    timeout_s = int(result.get_value(0, 0)) / 1000
+    return max(silence.QUICK_S, timeout_s or silence.SLOW_S)

@@ -15,12 +15,12 @@ from typing import Final
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.messages.frames import Malformed
-from drumlin.capture.messages.pgoutput import Begin, Commit, Message, decode
 from drumlin.capture.messages.streamed import (
     KINDS,
     BlockStart,
     StreamAbort,
     StreamCommit,
+    begin_and_commit,
     decode_streamed,
     without_xid,
 )
@@ -42,11 +42,16 @@ class StreamedTransactions:
             spool.close()
         self._spools.clear()
 
-    def takes(self, payload: memoryview) -> bool:
+    @property
+    def is_in_block(self) -> bool:
+        """Whether the messages that come now belong to a block, whatever they are."""
+        return self._block is not None
+
+    def takes(self, payload: bytes) -> bool:
         """Whether a message belongs to a transaction that is sent in blocks."""
         return self._block is not None or (len(payload) > 0 and payload[0] in KINDS)
 
-    def take(self, payload: memoryview) -> Iterator[Message]:
+    def take(self, payload: bytes) -> Iterator[bytes]:
         """The messages of a whole transaction once it is committed; until then, none.
 
         Raises:
@@ -64,24 +69,25 @@ class StreamedTransactions:
                 f" {error}: make room, or set TMPDIR to another folder"
             ) from None
 
-    def _add(self, block: _Spool, payload: memoryview) -> None:
+    def _add(self, block: _Spool, payload: bytes) -> None:
         if payload[0] in KINDS:
             raise Malformed(f"a message of kind {chr(payload[0])!r} in a block")
         if payload[0] != _ORIGIN:
             block.add(*without_xid(payload))
 
-    def _take(self, payload: memoryview) -> Iterator[Message]:
+    def _take(self, payload: bytes) -> Iterator[bytes]:
         message = decode_streamed(payload)
         if isinstance(message, BlockStart):
             self._block = self._spools.get(message.xid)
             if self._block is None:
                 self._block = self._spools[message.xid] = _Spool(message.xid)
         elif isinstance(message, StreamCommit):
-            yield Begin(message.commit_lsn, message.time_us, message.xid)
+            begin, commit = begin_and_commit(message)
+            yield begin
             if (spool := self._spools.pop(message.xid, None)) is not None:
                 with contextlib.closing(spool):
-                    yield from map(decode, spool.payloads())
-            yield Commit(message.commit_lsn, message.end_lsn, message.time_us)
+                    yield from spool.payloads()
+            yield commit
         elif isinstance(message, StreamAbort):
             spool = self._spools.get(message.xid)
             if spool is not None and message.subxid != message.xid:

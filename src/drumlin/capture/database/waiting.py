@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.database.connections import failure_of, loaded
+from drumlin.capture.database.silence import SLOW_S, Silence
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.sockets import is_readable, is_writable
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _LISTEN_S: Final = 0.25
+_CANCEL_S: Final = 5
 #: SQLSTATEs of errors caused by changes since the catalog was read. By another capture of this
 #: name: the slot exists already, or the snapshot is gone. By anyone: a table, column or schema is
 #: gone.
@@ -24,12 +27,36 @@ class Stopped(Exception):
 
 
 def result_of(
-    connection: psycopg.Connection[Any], statement: str, should_stop: Callable[[], bool]
+    connection: psycopg.Connection[Any],
+    statement: str,
+    should_stop: Callable[[], bool],
+    silence_s: float | None = None,
 ) -> Any:
-    """The result of a statement; for COPY, as soon as the rows may be read.
+    """The result of a statement; of COPY, as soon as the rows may be read.
+
+    `silence_s`: for how long the server may be silent; None: as long as TCP finds that it is there,
+    for what waits for the transactions of others.
 
     Raises:
         DatabaseLost, DatabaseRefused: the statement failed.
+        Stopped: the capture was asked to stop; the statement is cancelled.
+    """
+    result = unchecked_result_of(connection, statement, should_stop, silence_s)
+    if result is not None and result.status == loaded().pq.ExecStatus.COPY_OUT:
+        return result
+    return _checked(connection, result)
+
+
+def unchecked_result_of(
+    connection: psycopg.Connection[Any],
+    statement: str,
+    should_stop: Callable[[], bool],
+    silence_s: float | None,
+) -> Any:
+    """The result, which may be an error, or None if the server has left.
+
+    Raises:
+        DatabaseLost, DatabaseRefused: the connection failed.
         Stopped: the capture was asked to stop; the statement is cancelled.
     """
     psycopg, connector = loaded(), connection.pgconn
@@ -38,16 +65,17 @@ def result_of(
         connector.send_query(statement.encode())
         while connector.flush():
             is_writable(connector.socket, _LISTEN_S)
+        silence = None if silence_s is None else Silence(silence_s)
         while connector.is_busy():
-            _listen(connector, should_stop)
+            if not _listen(connection, should_stop) and silence is not None:
+                silence.check()
         result = connector.get_result()
-        if result is not None and result.status == status.COPY_OUT:
-            return result
-        while connector.get_result() is not None:
-            pass
+        if result is None or result.status not in (status.COPY_OUT, status.COPY_BOTH):
+            while connector.get_result() is not None:
+                pass
     except psycopg.Error as error:
         raise failure_of(error, connection) from None
-    return _checked(connection, result)
+    return result
 
 
 def copied_lines(
@@ -60,14 +88,20 @@ def copied_lines(
         Stopped: the capture was asked to stop; the statement is cancelled.
     """
     psycopg, connector = loaded(), connection.pgconn
-    result_of(connection, statement, should_stop)
+    result_of(connection, statement, should_stop, SLOW_S)
+    silence = None
     try:
         while True:
             size, line = connector.get_copy_data(1)
             if size > 0:
+                silence = None
                 yield line
             elif size == 0:
-                _listen(connector, should_stop)
+                silence = silence or Silence(SLOW_S)
+                if _listen(connection, should_stop):
+                    silence = None
+                else:
+                    silence.check()
             else:
                 break
         result = connector.get_result()
@@ -78,12 +112,16 @@ def copied_lines(
     _checked(connection, result)
 
 
-def _listen(connector: Any, should_stop: Callable[[], bool]) -> None:
+def _listen(connection: psycopg.Connection[Any], should_stop: Callable[[], bool]) -> bool:
+    """Whether something has come in a moment."""
     if should_stop():
-        connector.get_cancel().cancel()
+        with contextlib.suppress(loaded().Error):
+            connection.cancel_safe(timeout=_CANCEL_S)
         raise Stopped
-    if is_readable(connector.socket, _LISTEN_S):
-        connector.consume_input()
+    has_come = is_readable(connection.pgconn.socket, _LISTEN_S)
+    if has_come:
+        connection.pgconn.consume_input()
+    return has_come
 
 
 def _checked(connection: psycopg.Connection[Any], result: Any) -> Any:

@@ -10,8 +10,9 @@ from drumlin.capture.forms import binary
 from drumlin.capture.forms.avro_schema import record_of, shape_of
 from drumlin.capture.forms.schemas import Schemas, head_of
 from drumlin.capture.forms.shapes import encoder
+from drumlin.capture.values.form import Around
 from drumlin.capture.values.kinds import Column
-from drumlin.capture.values.record import Data, Place, Record
+from drumlin.capture.values.record import Data, Op, Place, Record
 from drumlin.capture.values.rows import Field, Frame, RowFormat
 
 
@@ -19,7 +20,7 @@ class AvroRows:
     """Keys and rows as Avro records, in a registry under the subjects TOPIC-key and TOPIC-value."""
 
     name = "avro"
-    is_bare = True
+    is_bare = has_tombstones = True
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
@@ -52,6 +53,9 @@ class AvroRows:
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:  # noqa: ARG002
         return (record,)
+
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:  # noqa: ARG002
+        return Around(frame.start, frame.end)
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
         head_of(key)

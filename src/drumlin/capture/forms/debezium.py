@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.capture.forms.connect_schema import Schema, field_of, key_schema, row_schema, struct
 from drumlin.capture.forms.shapes import Shape, converter, fits
-from drumlin.capture.values.form import OBJECT, columns_of, earlier, json_field
+from drumlin.capture.values.form import OBJECT, Around, columns_of, earlier, json_field
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.record import Data, Op, Place, Record
-from drumlin.capture.values.rows import Frame, RowFormat
+from drumlin.capture.values.rows import Frame, Part, RowFormat
 
 _DIGITS: Final = "0123456789"
 _ENUM: Final = "io.debezium.data.Enum"
@@ -133,28 +133,35 @@ class Debezium:
     def __init__(self, name: str, origin: Origin, has_tombstones: bool = True) -> None:
         self.name = name
         self._origin = origin
-        self._has_tombstones = has_tombstones
+        self.has_tombstones = has_tombstones
         self._tables: dict[str, tuple[str, str]] = {}
         self._place: Place | None = None
         self._sources: dict[str, Any] = {}
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
         """The envelope, and a tombstone after that of a delete."""
-        if place is not self._place:  # all changes of a transaction have one
-            self._place, self._sources = place, {}
-        source = self._sources.get(record.topic)
-        if source is None:
-            schema, table = self._tables[record.topic]
-            values = self._origin.values(schema, table, place)
-            source = self._sources[record.topic] = self._source(values)
         topic, key, row, time_ms, op, before, _ = record
         if time_ms is None:
             time_ms = place["ts_us"] // 1000
-        value = self._envelope(topic, before, row, source, op, time.time_ns())
+        value = self._envelope(topic, before, row, self._source_of(topic, place), op)
         made = Record(topic, key, value, time_ms)
-        if op is Op.DELETE and self._has_tombstones:
+        if op is Op.DELETE and self.has_tombstones:
             return made, Record(topic, key, None, time_ms)
         return (made,)
+
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:
+        start, end = self._around(frame.start, self._source_of(topic, place), op)
+        return Around(start, frame.end + end)
+
+    def _source_of(self, topic: str, place: Place) -> Any:
+        if place is not self._place:  # all changes of a transaction have one
+            self._place, self._sources = place, {}
+        source = self._sources.get(topic)
+        if source is None:
+            schema, table = self._tables[topic]
+            values = self._origin.values(schema, table, place)
+            source = self._sources[topic] = self._source(values)
+        return source
 
     def _note_table(self, schema: str, table: str, topic: str) -> None:
         schema = schema or table.partition(".")[0]
@@ -164,8 +171,12 @@ class Debezium:
         raise NotImplementedError
 
     def _envelope(
-        self, topic: str, before: Data | None, row: Data | None, source: Any, op: Op, now_ns: int
+        self, topic: str, before: Data | None, row: Data | None, source: Any, op: Op
     ) -> Data:
+        raise NotImplementedError
+
+    def _around(self, row: Part, source: Any, op: Op) -> tuple[Part, Part]:
+        """What stands around the one row of a change, which begins so."""
         raise NotImplementedError
 
 
@@ -227,7 +238,7 @@ class DebeziumJson(Debezium):
         return "{" + ",".join([f'"{name}":{_json(value)}' for (_, name, _), value in named]) + "}"
 
     def _envelope(
-        self, topic: str, before: Data | None, row: Data | None, source: str, op: Op, now_ns: int
+        self, topic: str, before: Data | None, row: Data | None, source: str, op: Op
     ) -> str:
         number = ""
         if self._has_schemas:
@@ -236,15 +247,30 @@ class DebeziumJson(Debezium):
                 number, before = _parted(str(before))
             if row is not None:
                 number, row = _parted(str(row))
-        was, now = before or "null", row or "null"
-        payload = (
-            f'{{"before":{was!s},"after":{now!s},"source":{source},'
-            f'"transaction":null,"op":"{op.value}","ts_ms":{now_ns // 1_000_000},'
-            f'"ts_us":{now_ns // 1000},"ts_ns":{now_ns}}}'
-        )
+        end = self._end(source, op)
+        return f'{self._start(number)}{before or "null"!s},"after":{row or "null"!s}{end}'
+
+    def _around(self, row: str, source: str, op: Op) -> tuple[str, str]:
+        number, bare = _parted(row)
+        if op is Op.DELETE:
+            return f"{self._start(number)}{bare}", f',"after":null{self._end(source, op)}'
+        return f'{self._start(number)}null,"after":{bare}', self._end(source, op)
+
+    def _start(self, number: str) -> str:
+        """An envelope up to the row before the change."""
+        payload = '{"before":'
         if not number:
             return payload
-        return f'{{"schema":{self._schemas[int(number)]},"payload":{payload}}}'
+        return f'{{"schema":{self._schemas[int(number)]},"payload":{payload}'
+
+    def _end(self, source: str, op: Op) -> str:
+        """An envelope from the row after the change on."""
+        now_ns = time.time_ns()
+        return (
+            f',"source":{source},"transaction":null,"op":"{op.value}",'
+            f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}}}'
+            f"{'}' if self._has_schemas else ''}"
+        )
 
 
 def _earlier(row: str, shapes: Mapping[str, Shape]) -> dict[str, str]:

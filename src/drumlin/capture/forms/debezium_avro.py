@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -93,7 +94,7 @@ class DebeziumAvro(Debezium):
         return b"".join(parts)
 
     def _envelope(
-        self, topic: str, before: Data | None, row: Data | None, source: bytes, op: Op, now_ns: int
+        self, topic: str, before: Data | None, row: Data | None, source: bytes, op: Op
     ) -> bytes:
         head = self._latest[topic]
         was = now = binary.NULL
@@ -101,6 +102,17 @@ class DebeziumAvro(Debezium):
             head, was = before[:HEADER_SIZE], binary.PRESENT + before[HEADER_SIZE:]
         if isinstance(row, bytes):
             head, now = row[:HEADER_SIZE], binary.PRESENT + row[HEADER_SIZE:]
+        return b"".join((head, was, now, self._end(source, op)))
+
+    def _around(self, row: bytes, source: bytes, op: Op) -> tuple[bytes, bytes]:
+        head, rest = row[:HEADER_SIZE], row[HEADER_SIZE:]
+        end = self._end(source, op)
+        if op is Op.DELETE:
+            return head + binary.PRESENT + rest, binary.NULL + end
+        return head + binary.NULL + binary.PRESENT + rest, end
+
+    def _end(self, source: bytes, op: Op) -> bytes:
+        now_ns = time.time_ns()
         ms, us = binary.long(now_ns // 1_000_000), binary.long(now_ns // 1000)
         moments = b"\2%b\2%b\2%b" % (ms, us, binary.long(now_ns))
-        return b"".join((head, was, now, source, binary.NULL, _OPS[op], moments))
+        return b"".join((source, binary.NULL, _OPS[op], moments))

@@ -21,7 +21,7 @@ from drumlin.capture.log.position import (
     decode_definition,
     decode_position,
 )
-from drumlin.capture.values.record import Data, Headers, Record, shown
+from drumlin.capture.values.record import Columns, Data, Headers, Record, shown
 from drumlin.client.errors import ClientError
 from drumlin.client.needs_arrow import has_arrow
 from drumlin.client.topic_partition import TopicPartition
@@ -80,6 +80,18 @@ class Output:
         self.size_bytes += size_bytes
         if len(self._rows) >= _ROWS_MAX or self._rows_bytes >= _BATCH_BYTES:
             self._hand_over(self._has_columns)
+
+    def append(self, columns: Columns) -> None:
+        """Add records to the open transaction, as `send` does. None of them may be large.
+
+        Raises:
+            ClientError: the transaction can only be aborted.
+        """
+        self._hand_over(as_columns=True)
+        self.record_count += len(columns.keys)
+        self.size_bytes += columns.keys.nbytes + columns.values.nbytes
+        with self._explaining():
+            self._append(columns)
 
     def commit(self, position: Position, definition: Definition | None = None) -> None:
         """Commit all sent records together with the position they reach; durable on return."""
@@ -140,7 +152,7 @@ class Output:
                 self._flush()
         elif rows:
             with self._explaining():
-                self._append(rows)
+                self._append(_columns(rows))
 
     def _flush(self) -> None:
         """Flush the writers' buffers, as with many topics they would be large in total."""
@@ -149,7 +161,7 @@ class Output:
             with self._explaining():
                 writer.flush()
 
-    def _append(self, rows: list[Record]) -> None:
+    def _append(self, columns: Columns) -> None:
         import pyarrow as pa
 
         from drumlin import lowlevel
@@ -162,15 +174,14 @@ class Output:
                 ),
                 delivery=lowlevel.DeliveryRules(buffer_bytes=_BUFFER_BYTES),
             )
-        topics, keys, values, times, _, _, headers = zip(*rows, strict=True)
-        data = pa.binary()
-        columns = [pa.array(topics, pa.string()), pa.array(keys, data), pa.array(values, data)]
-        columns.append(pa.array(times, pa.int64()))
+        topic, keys, values, times, headers = columns
+        topics = topic if isinstance(topic, pa.Array) else pa.repeat(topic, len(keys))
+        arrays = [topics, keys, values, times]
         names = ["topic", "key", "value", "timestamp"]
         if any(headers):  # all rows of a capture have some, or none
-            columns.append(_header_column(headers))
+            arrays.append(_header_column(headers))
             names.append("headers")
-        self._appender.add(pa.RecordBatch.from_arrays(columns, names))
+        self._appender.add(pa.RecordBatch.from_arrays(arrays, names))
 
     @contextlib.contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -269,6 +280,15 @@ def check_own(client: Client, names: Names, topics: Iterable[str]) -> None:
                         f"{definition.database}): take another --prefix, or the --name of that "
                         "one, or `drumlin capture remove` it"
                     )
+
+
+def _columns(rows: Sequence[Record]) -> Columns:
+    import pyarrow as pa
+
+    topics, keys, values, times, _, _, headers = zip(*rows, strict=True)
+    data = pa.binary()
+    arrays = pa.array(topics, pa.string()), pa.array(keys, data), pa.array(values, data)
+    return Columns(*arrays, pa.array(times, pa.int64()), headers)
 
 
 def _header_column(headers: Sequence[Headers]) -> Any:

@@ -13,21 +13,15 @@ from drumlin.capture.errors import CaptureError
 #: The time from 1970 to 2000.
 EPOCH_US: Final = 946_684_800_000_000
 
-_KIND_DATA: Final = ord("w")
+_KIND_DATA: Final = b"w"
 _KIND_KEEPALIVE: Final = ord("k")
-_DATA: Final = struct.Struct(">cqqq")
+_DATA_HEAD_BYTES: Final = struct.calcsize(">cqqq")
 _KEEPALIVE: Final = struct.Struct(">cqqB")
 _STATUS: Final = struct.Struct(">cqqqqB")
 
 
 class Malformed(CaptureError):
     """The bytes are no message of logical replication, or a message of an unexpected kind."""
-
-
-class Data(NamedTuple):
-    """A message of the output plugin, `payload`."""
-
-    payload: memoryview
 
 
 class Keepalive(NamedTuple):
@@ -37,14 +31,18 @@ class Keepalive(NamedTuple):
     wants_answer: bool
 
 
-def parse_frame(frame: memoryview) -> Data | Keepalive:
-    """Parse the frame in one CopyData message from the server.
+def parse_frame(frame: memoryview) -> bytes | Keepalive:
+    """Parse the frame in one CopyData message from the server: a message of the output plugin, or a
+    keepalive.
+
+    A message is copied: the collector of garbage would look at thousands of views again and again.
 
     Raises:
         Malformed: the frame is neither data nor a keepalive.
     """
-    if len(frame) >= _DATA.size and frame[0] == _KIND_DATA:
-        return Data(frame[_DATA.size :])
+    data = bytes(frame)
+    if data[:1] == _KIND_DATA and len(data) >= _DATA_HEAD_BYTES:
+        return data[_DATA_HEAD_BYTES:]
     if len(frame) == _KEEPALIVE.size and frame[0] == _KIND_KEEPALIVE:
         _, end_lsn, _, wants_answer = _KEEPALIVE.unpack(frame)
         return Keepalive(end_lsn, wants_answer != 0)

@@ -120,7 +120,7 @@ class Truncate(NamedTuple):
 Message: TypeAlias = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate
 
 
-def decode(payload: memoryview | bytes) -> Message:
+def decode(payload: bytes) -> Message:
     """Decode a message.
 
     Raises:

@@ -13,6 +13,8 @@ from drumlin.capture.messages.frames import EPOCH_US, Malformed
 
 _START: Final = struct.Struct(">cIB")
 _COMMIT: Final = struct.Struct(">cIBqqq")
+_BEGIN_V1: Final = struct.Struct(">qqI")
+_COMMIT_V1: Final = struct.Struct(">Bqqq")
 _ABORT: Final = struct.Struct(">cII")
 _XID: Final = struct.Struct(">I")
 
@@ -48,13 +50,13 @@ Streamed: TypeAlias = BlockStart | BlockEnd | StreamCommit | StreamAbort
 KINDS: Final = frozenset(b"SEcA")
 
 
-def decode_streamed(payload: memoryview) -> Streamed:
+def decode_streamed(payload: bytes) -> Streamed:
     """Decode a message of one of `KINDS`.
 
     Raises:
         Malformed: the message is too short or too long.
     """
-    kind = bytes(payload[:1])
+    kind = payload[:1]
     try:
         if kind == b"S":
             return BlockStart(_START.unpack(payload)[1])
@@ -65,12 +67,19 @@ def decode_streamed(payload: memoryview) -> Streamed:
             return StreamAbort(*_ABORT.unpack(payload)[1:])
     except struct.error:
         raise Malformed(f"a message of kind {kind!r} and {len(payload)} bytes") from None
-    if bytes(payload) != b"E":
+    if payload != b"E":
         raise Malformed(f"a message of kind {kind!r} and {len(payload)} bytes")
     return BlockEnd()
 
 
-def without_xid(payload: memoryview) -> tuple[int, bytes]:
+def begin_and_commit(of: StreamCommit) -> tuple[bytes, bytes]:
+    """The version 1 messages before and after the changes of a transaction."""
+    time = of.time_us - EPOCH_US
+    begin = b"B" + _BEGIN_V1.pack(of.commit_lsn, time, of.xid)
+    return begin, b"C" + _COMMIT_V1.pack(0, of.commit_lsn, of.end_lsn, time)
+
+
+def without_xid(payload: bytes) -> tuple[int, bytes]:
     """Split a message of a block into its (sub)transaction's xid and the version 1 message.
 
     Raises:
@@ -79,6 +88,6 @@ def without_xid(payload: memoryview) -> tuple[int, bytes]:
     try:
         (xid,) = _XID.unpack_from(payload, 1)
     except struct.error:
-        kind = bytes(payload[:1])
+        kind = payload[:1]
         raise Malformed(f"a message of kind {kind!r} in a block is cut short") from None
-    return xid, bytes(payload[:1]) + bytes(payload[5:])
+    return xid, payload[:1] + payload[5:]

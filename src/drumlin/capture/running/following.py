@@ -21,9 +21,11 @@ from drumlin.capture.errors import CaptureError, DatabaseLost
 from drumlin.capture.log.names import Names
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition, Position
-from drumlin.capture.messages.frames import Data
+from drumlin.capture.messages.frames import Keepalive
 from drumlin.capture.messages.pgoutput import Begin, Commit, Message, Relation, decode
+from drumlin.capture.messages.runs import runs
 from drumlin.capture.running import plan, wal_limit, watching
+from drumlin.capture.running.heeding import BeginAgain, await_reason, heed
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.pace import Pace
 from drumlin.capture.running.progress import Progress
@@ -31,9 +33,13 @@ from drumlin.capture.running.reading import Reading
 from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.rows import TypesChanged
 from drumlin.capture.values.types import Types
+from drumlin.client.needs_arrow import has_arrow
+from drumlin.client.transactions.errors import ProducerFenced, TransactionAborted
 
 if TYPE_CHECKING:
     import psycopg
+
+    from drumlin.capture.change_columns import ChangeColumns
 
 _WAIT_S: Final = 0.25
 _WAIT_READING_S: Final = 0.01
@@ -41,10 +47,8 @@ _SILENT_S: Final = 1.0
 #: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
 _SAMPLE_S: Final = 1.0
-
-
-class BeginAgain(Exception):
-    """The session must restart because of new tables, `reread` or a pause."""
+#: The fewest messages that are taken together: one by one, fewer are taken sooner.
+FEW: Final = 100
 
 
 class Following:
@@ -73,9 +77,14 @@ class Following:
         progress.unread_tables = len(definition.unread)
         self._progress = progress
         self._streamed = StreamedTransactions()
+        self._columns: ChangeColumns | None = None
+        if has_arrow():
+            from drumlin.capture.change_columns import ChangeColumns
+
+            self._columns = ChangeColumns(changes, options.form)
         self._silent_until_s = self._look_at_s = self._sample_at_s = 0.0
         self._transactions = 0  # that wait for the next commit
-        self._count_before = 0  # of records, when the current transaction began
+        self._has_records = False  # whether the current transaction has any
         self._timeline = timeline
         lsn, now_s = changes.end_lsn, time.monotonic()
         self._pace = Pace(lsn, now_s, options.heartbeat_s, changed_lsn)
@@ -95,6 +104,9 @@ class Following:
                 self._follow()
         except DatabaseLost:
             raise
+        except (ProducerFenced, TransactionAborted):
+            await_reason(self._output, self._definition, self._run, self._options.should_stop)
+            raise
         except CaptureError:
             if self._has_lost_topic():  # what is missing there may be all that is wrong
                 raise BeginAgain from None
@@ -106,21 +118,29 @@ class Following:
             frame = stream.read(0)
             if frame is None and not pace.is_due(output.size_bytes, False, time.monotonic()):
                 frame = self._wait()
-            if isinstance(frame, Data):
-                self._receive(frame.payload)
-            elif frame is not None:
+            if isinstance(frame, Keepalive):
                 if not changes.in_transaction:
                     pace.heard(frame.end_lsn)
                 if frame.wants_answer:
                     stream.confirm(pace.committed_lsn)
-            if changes.in_transaction:
+            elif frame is not None and not self._take_together(frame):
+                for payload in frame:
+                    self._receive(payload)
+                    self._go_on(True)
                 continue
-            self._progress.reached(pace.committed_lsn if output.record_count else pace.taken_lsn)
-            if self._reading.is_on:
-                self._read_on()
-            if pace.is_due(output.size_bytes, frame is not None, time.monotonic()):
-                self._commit()
+            self._go_on(frame is not None)
         if not changes.in_transaction and pace.taken_lsn > pace.committed_lsn:
+            self._commit()
+
+    def _go_on(self, has_more: bool) -> None:
+        """Do what is due between transactions."""
+        pace, output = self._pace, self._output
+        if self._changes.in_transaction:
+            return
+        self._progress.reached(pace.committed_lsn if output.record_count else pace.taken_lsn)
+        if self._reading.is_on:
+            self._read_on()
+        if pace.is_due(output.size_bytes, has_more, time.monotonic()):
             self._commit()
 
     def _wait(self) -> Any:
@@ -132,31 +152,63 @@ class Following:
             self._stream.confirm(self._pace.committed_lsn, wants_answer=True)
         return self._stream.read(_WAIT_READING_S)
 
-    def _receive(self, payload: memoryview) -> None:
+    def _take_together(self, payloads: list[bytes]) -> bool:
+        """Write the records of a run of messages as columns, if that is possible and worth it."""
+        if (
+            self._columns is None
+            or len(payloads) < FEW
+            or self._reading.is_on
+            or self._streamed.is_in_block
+        ):
+            return False
+        taken = self._columns.take(payloads)
+        if taken is None:
+            return False
+        for part in taken.parts:
+            if part.begin is not None:
+                self._began(part.begin)
+            self._has_records |= part.has_records
+            if part.end_lsn is not None:
+                self._ended(part.end_lsn)
+        for each in taken.columns:
+            self._output.append(each)
+        self._show_alive()
+        return True
+
+    def _receive(self, payload: bytes) -> None:
         if not self._streamed.takes(payload):
             self._take(decode(payload))
             return
-        for message in self._streamed.take(payload):  # the messages of a whole transaction
+        for run in runs(self._streamed.take(payload)):  # the messages of a whole transaction
             if self._options.should_stop():
                 raise Stopped
-            self._take(message)
-            self._show_alive()
+            if not self._take_together(run):
+                for each in run:
+                    self._take(decode(each))
+                    self._show_alive()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Begin):
-            self._reading.began(message.xid)
-            self._count_before = self._output.record_count
+            self._began(message)
         elif isinstance(message, Relation) and self._changes.unknown_types(message):
             self._types.add(catalog.types(self._connection))
         for record in self._records(message):
             self._send(record, self._changes.place)
+            self._has_records = True
         if isinstance(message, Commit):
-            # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
-            if self._output.record_count > self._count_before:
-                self._transactions += 1
-                self._pace.took(self._changes.end_lsn, time.monotonic())
-            else:
-                self._pace.heard(self._changes.end_lsn)
+            self._ended(self._changes.end_lsn)
+
+    def _began(self, begin: Begin) -> None:
+        self._reading.began(begin.xid)
+        self._has_records = False
+
+    def _ended(self, end_lsn: int) -> None:
+        # Before PostgreSQL 15 a transaction that changes only other tables is sent, but empty.
+        if self._has_records:
+            self._transactions += 1
+            self._pace.took(end_lsn, time.monotonic())
+        else:
+            self._pace.heard(end_lsn)
 
     def _records(self, message: Message) -> Iterator[Record]:
         try:
@@ -236,9 +288,7 @@ class Following:
         matching = checks.chosen(every, self._options.tables)
         if any(each.oid not in known | self._left_out for each in matching):
             raise BeginAgain
-        in_log = self._output.read_definition()
-        if in_log is None or in_log.encode() != self._definition.encode():
-            raise BeginAgain
+        heed(self._output, self._definition, self._run)
         plan.refuse(plan.made_anew(self._definition, every))
         if self._has_lost_topic():
             raise BeginAgain
@@ -251,10 +301,12 @@ class Following:
 
     def _look_at_partitions(self) -> None:
         leaves = catalog.leaves(self._connection)
-        has_older_rows = partial(catalog.has_older_rows, self._connection)
+        has_older_rows = partial(
+            catalog.has_older_rows, self._connection, self._options.should_stop
+        )
         now, told = watching.with_leaves(self._definition, leaves, has_older_rows)
+        for each in told:
+            self._options.tell(each)
         if now is not self._definition:
             self._definition = now
             self._commit(now)
-        for each in told:
-            self._options.tell(each)

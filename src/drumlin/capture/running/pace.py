@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Source transactions share a commit up to this size and for this long.
-_SIZE_MAX: Final = 4 << 20
+#: Source transactions share a commit up to this size and for this long. Rows are sent before the
+#: commit, so memory does not depend on it.
+_SIZE_MAX: Final = 16 << 20
 _SHARED_S: Final = 0.2
 
 

@@ -33,7 +33,8 @@ from drumlin.capture.running.beginning import (
     check_form,
     has_changed_timeline,
 )
-from drumlin.capture.running.following import BeginAgain, Following
+from drumlin.capture.running.following import Following
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Phase, Progress
@@ -62,8 +63,8 @@ class Session:
         self._needed: set[str] = set()
         self._left_out: set[int] = set()  # tables reported as not captured
         self._has_begun = self._is_paused_told = self._is_failover_told = False
-        #: Whether the database was ever reached, so that its address must be right.
-        self.has_connected = False
+        #: Whether database and log were ever reached, so that their addresses must be right.
+        self.has_connected = self.has_reached_log = False
         #: The number of commits since the process began: it shows progress.
         self.commits = 0
 
@@ -90,6 +91,7 @@ class Session:
             if self._has_begun and catalog.server(connection).is_in_recovery:
                 raise DatabaseLost("the server is a standby, and was not promoted yet")
             position, known = self._look_into_log(connection)
+            self.has_reached_log = True
             wal_limit.check(connection, self.options)
             check_form(known, self.options.form.name)
             if known is not None and known.is_paused:
@@ -260,7 +262,7 @@ class Session:
     ) -> Definition:
         """The definition with what has changed meanwhile without a trace in the stream."""
         ids, leaves = output.topic_ids(definition.topics), catalog.leaves(connection)
-        has_older_rows = partial(catalog.has_older_rows, connection)
+        has_older_rows = partial(catalog.has_older_rows, connection, self.options.should_stop)
         now, told = watching.with_topics(definition, ids)
         now, more = watching.with_leaves(now, leaves, has_older_rows)
         if now is not definition:

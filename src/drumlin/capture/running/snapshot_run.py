@@ -20,7 +20,8 @@ from drumlin.capture.log.output import Output, topic_ids
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
 from drumlin.capture.running import wal_limit, watching
-from drumlin.capture.running.following import LOOK_S, BeginAgain
+from drumlin.capture.running.following import LOOK_S
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Progress

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.errors import DatabaseChanged, DatabaseLost
 from drumlin.capture.running import metrics
-from drumlin.capture.running.following import BeginAgain
+from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
 from drumlin.client.errors import (
@@ -33,8 +33,6 @@ _FENCED_S: Final = 1.0
 #: The number of consecutive failures, without a commit in between, after which retries end.
 _TRIES: Final = 5
 
-#: Errors that last as long as the other side is unreachable.
-_UNREACHABLE: Final = (DatabaseLost, BrokerUnreachable, RequestTimedOut, RegistryUnavailable)
 #: Errors that no retry cures.
 _LASTING: Final = (AuthenticationFailed, RequestRefused)
 
@@ -43,6 +41,7 @@ class Session(Protocol):
     """The capture of one database, over any number of connections."""
 
     has_connected: bool
+    has_reached_log: bool
     commits: int
 
     def __init__(
@@ -95,9 +94,11 @@ def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
 
 def _may_return(session: Session, error: Exception) -> bool:
     """Whether the lost server was reached before, so that its address is not simply wrong."""
-    if isinstance(error, DatabaseLost) and not isinstance(error, DatabaseChanged):
+    if isinstance(error, (DatabaseChanged, RegistryUnavailable)):
+        return session.commits > 0
+    if isinstance(error, DatabaseLost):
         return session.has_connected
-    return session.commits > 0 and isinstance(error, _UNREACHABLE)
+    return session.has_reached_log and isinstance(error, (BrokerUnreachable, RequestTimedOut))
 
 
 def _pause(options: CaptureOptions, pause_s: float) -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drumlin.capture.values.kinds import Column
 from drumlin.capture.values.plain import Convert, json_converter
-from drumlin.capture.values.record import Data, Place, Record
-from drumlin.capture.values.rows import Field, Frame, RowFormat
+from drumlin.capture.values.record import Data, Headers, Op, Place, Record
+from drumlin.capture.values.rows import Field, Frame, Part, RowFormat
 
 _DECODER: Final = json.JSONDecoder()
 OBJECT: Final = Frame("{", ",", "}")
+
+
+class Around(NamedTuple):
+    """What stands before and after a row's columns in a record, and the record's headers."""
+
+    start: Part
+    end: Part
+    headers: Headers = ()
 
 
 class Form(Protocol):
@@ -23,6 +31,8 @@ class Form(Protocol):
     name: str
     #: Whether a row is written as it is, so that `written` need not be called.
     is_bare: bool
+    #: Whether a tombstone follows what tells of a deleted row.
+    has_tombstones: bool
 
     def rows_of(
         self,
@@ -40,6 +50,12 @@ class Form(Protocol):
     def written(self, record: Record, place: Place) -> Iterable[Record]:
         """The records to be written for one whose value is a row."""
 
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:
+        """What `written` has around the one row of this frame that it tells of a change.
+
+        `op`: of a delete only if rows of the form have one before. No read.
+        """
+
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
         """The key and the row of a record that was written.
 
@@ -52,7 +68,7 @@ class PlainJson:
     """JSON objects of the columns, in the table's order."""
 
     name = "json"
-    is_bare = True
+    is_bare = has_tombstones = True
 
     def rows_of(
         self,
@@ -68,6 +84,9 @@ class PlainJson:
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:  # noqa: ARG002
         return (record,)
+
+    def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:  # noqa: ARG002
+        return Around(frame.start, frame.end)
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
         for each in (key, value):

@@ -7,7 +7,7 @@ differs from SQL's NULL.
 
 from __future__ import annotations
 
-import base64
+from binascii import b2a_base64
 from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Final, TypeAlias
@@ -62,7 +62,7 @@ def bytes_of(text: str) -> bytes:
 
 
 def base64_text(data: bytes) -> str:
-    return f'"{base64.b64encode(data).decode()}"'
+    return f'"{b2a_base64(data, newline=False).decode()}"'
 
 
 def _binary(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,6 +33,16 @@ class Record(NamedTuple):
     op: Op = Op.CREATE
     before: Data | None = None  # the row before, if the source tells it and the form wants it
     headers: Headers = ()
+
+
+class Columns(NamedTuple):
+    """Records as columns in Arrow; of one topic, or each with its own."""
+
+    topic: Any
+    keys: Any
+    values: Any
+    times_ms: Any
+    headers: Sequence[Headers]
 
 
 def place_of(database: str, snapshot: str, lsn: int) -> Place:

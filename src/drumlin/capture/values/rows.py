@@ -56,7 +56,8 @@ class RowFormat:
 
     `earlier`: the columns of a row that a format of the same form has written, each with its label
     as it would be written now; those that would be written otherwise are left out. It raises
-    ValueError if another program has written the row.
+    ValueError if another program has written the row. `has_before`: whether the row before a change
+    is written.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class RowFormat:
         self.table = table
         self.names = [each.name for each in fields]
         self.earlier = earlier
-        self._fields = list(fields)
-        self._frame, self._key_frame = frame, key_frame
-        self._key = [(self.names.index(each.name), *each[:3]) for each in key]
-        self._has_before = has_before
+        self.fields = list(fields)
+        self.frame, self.key_frame = frame, key_frame
+        #: The key's columns, each with its place in a row.
+        self.key_fields = [(self.names.index(each.name), each) for each in key]
+        self._key = [(place, *each[:3]) for place, each in self.key_fields]
+        self.has_before = has_before
 
     def key(self, row: Sequence[Value]) -> Data | None:
         """The record's key; None: the row lacks the value of a key column."""
@@ -89,7 +92,7 @@ class RowFormat:
                 parts.append(label + convert(text))
         except ValueError as error:
             raise self._bad(name, error) from error
-        start, between, end = self._key_frame
+        start, between, end = self.key_frame
         found: Data = start + between.join(parts) + end
         return found
 
@@ -102,13 +105,13 @@ class RowFormat:
         Raises:
             StillUnknown: `before` lacks one of these values.
         """
-        if len(row) != len(self._fields):
-            raise BadValue(f"table {self.table}: {len(row)} values in {len(self._fields)} columns")
+        if len(row) != len(self.fields):
+            raise BadValue(f"table {self.table}: {len(row)} values in {len(self.fields)} columns")
         parts: list[Part] = []
         name = ""
         try:
             # The loop's variable tells the column of an error.
-            for (name, label, convert, null), text in zip(self._fields, row):  # noqa: B905
+            for (name, label, convert, null), text in zip(self.fields, row):  # noqa: B905
                 if text is None:
                     parts.append(null)
                 elif text is UNCHANGED:
@@ -119,13 +122,13 @@ class RowFormat:
                     parts.append(label + convert(text))
         except ValueError as error:
             raise self._bad(name, error) from error
-        start, between, end = self._frame
+        start, between, end = self.frame
         found: Data = start + between.join(parts) + end
         return found
 
     def before(self, row: Sequence[Value] | None) -> Data | None:
         """The row before a change, as far as the server has sent it, if the form writes it."""
-        if row is None or not self._has_before:
+        if row is None or not self.has_before:
             return None
         return self.value([None if each is UNCHANGED else each for each in row])
 

@@ -6,10 +6,6 @@ password need not be where others see it.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,15 +15,15 @@ from urllib.parse import urlsplit
 
 import click
 
+from drumlin.cli.app import EXIT_INTERRUPTED
 from drumlin.cli.reach.command_config import CommandConfig
 from drumlin.cli.reach.completion import complete_group, complete_topic
+from drumlin.cli.records.spark_run import SparkRun
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, examples
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from drumlin.client.values.registry import SchemaRegistry
     from drumlin.spark.landing.run import Landing
 
@@ -41,8 +37,6 @@ EXAMPLES: Final = examples(
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
 )
-#: All cores of this machine; a task is tried four times, as on a cluster.
-_HERE: Final = "--master local[*,4] pyspark-shell"
 _TOPICS: Final = "topics"
 _TO: Final = "to"
 _BATCH: Final = "batch.offsets"
@@ -249,6 +243,7 @@ def land(
         _TEXTS["bad_records"]: bad_records.value if bad_records else None,
         _TEXTS["metrics_listener"]: metrics_listener,
     }
+    run = SparkRun("drumlin land")
     with _told():
         given = _properties(properties) | {
             name: each for name, each in said.items() if each is not None
@@ -261,14 +256,12 @@ def land(
         if status:
             _show(now, as_json)
             return
-        stop = threading.Event()
-        with _spark() as spark, _told_of_the_end(stop):
-            _stop_by_signal(stop)
+        with run.session() as spark:
             done = landing.land(
                 spark,
                 asked.topics,
                 asked.to,
-                stop=stop,
+                stop=run.stop,
                 on_progress=_progress(),
                 on_retry=_retried,
                 rebuild=rebuild,
@@ -276,6 +269,8 @@ def land(
                 **asked.of_runs,
             )
         _show(done, as_json)
+        if run.stop.is_set() and _EVERY not in given:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED)  # not all that was there has landed
 
 
 def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
@@ -379,58 +374,6 @@ def _told() -> Iterator[None]:
         raise
     except ValueError as error:
         raise output.Failure(str(error)) from error
-
-
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    from py4j.protocol import Py4JError
-    from pyspark.sql import SparkSession
-
-    from drumlin.spark.java import ensure_java
-    from drumlin.spark.session import configure
-
-    ensure_java()
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _HERE)
-    builder = configure(SparkSession.builder.appName("drumlin land"))
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        with contextlib.suppress(OSError, Py4JError):  # it has ended
-            spark.stop()
-
-
-@contextmanager
-def _told_of_the_end(stop: threading.Event) -> Iterator[None]:
-    """Who ends all processes of a service, as systemd does, ends Spark in the middle of a batch.
-
-    Raises:
-        output.Failure: what was raised after the signal, in one line.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not stop.is_set():
-            raise
-        why = f"{error}".partition("\n")[0]
-        text = f"ended in the middle of a batch, which the next run lands: {why}"
-        raise output.Failure(text) from error
-
-
-def _stop_by_signal(stop: threading.Event) -> None:
-    """Ctrl-C and SIGTERM let it end after the batch at hand; a second one ends it at once."""
-
-    def told(number: int, _: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        output.note(f"drumlin land: {signal.Signals(number).name}: stopping after this batch")
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, told)
 
 
 def _progress() -> Callable[[Landing], None]:

@@ -41,7 +41,7 @@ EXAMPLES: Final = examples(
     "drumlin materialize users --to sqlite:///users.db --group users-db --status",
     "drumlin materialize users --to redis://127.0.0.1:6379/0 --group users-cache",
     "drumlin materialize users --to opensearch+https://app@search.example:9200 -g users-search",
-    "drumlin materialize users --to parquet:///lake --group users-lake",
+    "drumlin materialize users --to parquet:/data/lake --group users-lake",
 )
 
 
@@ -57,7 +57,7 @@ def materialize(
             metavar="URL",
             help="The store: sqlite:///PATH[?table=NAME], postgresql://USER@HOST/DATABASE"
             "[?table=NAME], redis://HOST:PORT/NUMBER[?prefix=TEXT], "
-            "opensearch+https://USER@HOST:PORT[?index=NAME] or parquet:///FOLDER[?table=NAME]; "
+            "opensearch+https://USER@HOST:PORT[?index=NAME] or parquet:FOLDER[?table=NAME]; "
             "{topic} in NAME or TEXT is the topic's name.",
         ),
     ],

@@ -98,9 +98,10 @@ class DiskRows:
             self._count -= 1
             return old[0]
 
-    def find(self, key: bytes) -> tuple[bytes, int] | None:
+    def find(self, key: bytes) -> bytes | None:
         with self._lock:
-            return self._find(key)
+            found = self._find(key)
+        return None if found is None else found[0]
 
     def _find(self, key: bytes) -> tuple[bytes, int] | None:
         self._check_open()

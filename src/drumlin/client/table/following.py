@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +58,7 @@ _POLL_MS: Final = 500
 _INTERRUPT_S: Final = 0.05
 _BUFFER_BYTES: Final = 32 << 20
 _NO_OFFSET: Final = -1
+_NO_ROWS: Final[dict[bytes, bytes]] = {}
 _COLUMNS: Final = ("key", "value", "offset")
 _OPTIONS: Final = ConsumerOptions(
     commit_interval_ms=None, isolation=ISOLATION, columns=_COLUMNS, buffer_bytes=_BUFFER_BYTES
@@ -65,7 +66,11 @@ _OPTIONS: Final = ConsumerOptions(
 
 
 class Following:
-    """The thread of one table. `rows` are visible to the user; None before the table is loaded."""
+    """The thread of one table.
+
+    `rows` are visible to the user; None before the table is loaded, and when it has ended. `find`
+    is their method: each look-up would else pay for the way to it.
+    """
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class Following:
         #: A future that is done when the table is visible, or has failed.
         self.loaded: Future[None] = Future()
         self.rows: Rows | None = None
+        self.find: Callable[[bytes], bytes | None] = _NO_ROWS.get
         self.error: BaseException | None = None
         name = f"drumlin-table {topic}"
         self._own = threading.Thread(target=self._run, name=name, daemon=True)
@@ -153,7 +159,8 @@ class Following:
         for rows in (self.rows, self._working):
             if rows is not None:
                 rows.close()
-        self.rows, self._working = None, MemoryRows(self._topic)
+        self._make_visible(None)
+        self._working = MemoryRows(self._topic)
         self.waits.fail(error)
         if not self.loaded.done():
             self.loaded.set_exception(error)
@@ -245,7 +252,11 @@ class Following:
             )
         self._working = DiskRows.of(rows, self._topic, options.folder)
         if self.rows is rows:
-            self.rows = self._working
+            self._make_visible(self._working)
+
+    def _make_visible(self, rows: Rows | None) -> None:
+        self.rows = rows
+        self.find = _NO_ROWS.get if rows is None else rows.find
 
     def _show(self) -> None:
         """Make rows visible that have become exact."""
@@ -253,7 +264,8 @@ class Following:
         if self._working is not self.rows:
             if len(exact) < len(self._states):
                 return
-            old, self.rows = self.rows, self._working
+            old = self.rows
+            self._make_visible(self._working)
             self.waits.restart(exact)
             self._in_vain.end()
             if not self.loaded.done():
@@ -264,8 +276,7 @@ class Following:
 
     def _tell_difference(self, old: Rows, new: Rows) -> None:
         for key, value, partition in new:
-            found = old.find(key)
-            before = None if found is None else found[0]
+            before = old.find(key)
             if before != value:
                 self._tell(key, before, value, partition, _NO_OFFSET)
         for key, value, partition in old:

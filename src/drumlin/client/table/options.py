@@ -17,7 +17,8 @@ DecodeValue: TypeAlias = Decode | Callable[[bytes], Any]
 BeyondMemory: TypeAlias = Literal["disk", "raise"]
 #: The reaction if the next records were deleted, or the topic was recreated.
 WhenLost: TypeAlias = Literal["reload", "raise"]
-_DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {"utf8": bytes.decode, "json": json.loads}
+_JSON_SPACE: Final = " \t\n\r"
+_scan_json: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class Change(NamedTuple):
@@ -58,12 +59,29 @@ class TableOptions:
         arguments.one_of("when_lost", self.when_lost, ("reload", "raise"))
 
 
+def _json(value: bytes) -> Any:
+    """Does what `json.loads` does, in half the time for UTF-8."""
+    try:
+        text = value.decode().strip(_JSON_SPACE)
+        found, end = _scan_json(text, 0)
+        if end == len(text):
+            return found
+    except (ValueError, StopIteration):
+        pass
+    return json.loads(value)  # for other encodings, and to say what is wrong
+
+
+_DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {"utf8": bytes.decode, "json": _json}
+
+
 class Decoder:
-    """Decodes keys and values for the user."""
+    """Decodes keys and values for the user. `decode` is for values; None: they remain bytes."""
 
     def __init__(self, topic: str, decode: DecodeValue | None) -> None:
         self._topic = topic
-        self._decode = _DECODERS[decode] if isinstance(decode, str) else decode
+        self.decode: Callable[[bytes], Any] | None = (
+            _DECODERS[decode] if isinstance(decode, str) else decode
+        )
         self._has_text_keys = isinstance(decode, str)
 
     def key(self, key: bytes) -> Any:
@@ -85,10 +103,14 @@ class Decoder:
         Raises:
             Undecodable: the value cannot be decoded by `decode`.
         """
-        if value is None or self._decode is None:
+        if value is None or self.decode is None:
             return value
         try:
-            return self._decode(value)
+            return self.decode(value)
         except ValueError as error:
-            where = f"topic {self._topic!r}: the value of the key {key[:100]!r}"
-            raise Undecodable(f"{where}: {error}") from error
+            raise self.undecodable(key, error) from error
+
+    def undecodable(self, key: bytes, error: ValueError) -> Undecodable:
+        """What to raise if `decode` raises an error for the value of a key."""
+        where = f"topic {self._topic!r}: the value of the key {key[:100]!r}"
+        return Undecodable(f"{where}: {error}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from itertools import islice, repeat
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from drumlin.client.errors import EqualKeys
@@ -12,9 +13,9 @@ from drumlin.client.errors import EqualKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The memory overhead of a row's objects: key, value, and the value's tuple, without the data; with
-#: the tuple's header for the garbage collector, and sizes rounded up to multiples of 16.
-_OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + sys.getsizeof((None, None)) + 32
+#: The memory overhead of a row's two objects, key and value, without the data; with sizes rounded
+#: up to multiples of 16.
+_OBJECTS_SIZE: Final = 2 * sys.getsizeof(b"") + 16
 
 
 class Row(NamedTuple):
@@ -40,8 +41,8 @@ class Rows(Protocol):
         """Remove a key, if it came from this partition; returns its old value."""
 
     @property
-    def find(self) -> Callable[[bytes], tuple[bytes, int] | None]:
-        """A function from a key to its value and partition; None if there is no such key."""
+    def find(self) -> Callable[[bytes], bytes | None]:
+        """A function from a key to its value; None if there is no such key."""
 
     def __len__(self) -> int: ...
 
@@ -53,58 +54,92 @@ class Rows(Protocol):
 
 
 class MemoryRows:
-    """Rows in a dictionary. Iteration shows the rows as of its beginning."""
+    """Rows in a dictionary. Iteration shows the rows as of its beginning.
+
+    Values stand in the dictionary as they are: a tuple with the partition would cost each load and
+    each look-up more than the rest.
+    """
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._rows: dict[bytes, tuple[bytes, int]] = {}
+        self._values: dict[bytes, bytes] = {}
+        #: The keys of each partition; None for all keys, if there is only one partition.
+        self._keys: dict[int, set[bytes] | None] = {}
         self._content_size = 0
+        self._lock = threading.Lock()  # held by the writer, and to copy rows
         #: The dictionary's own method, as a wrapper would slow down each look-up.
-        self.find = self._rows.get
+        self.find = self._values.get
 
     @property
     def nbytes(self) -> int:
-        return sys.getsizeof(self._rows) + len(self._rows) * _OBJECTS_SIZE + self._content_size
+        with self._lock:
+            tables = sum(map(sys.getsizeof, (self._values, *self._keys.values())))
+        return tables + len(self._values) * _OBJECTS_SIZE + self._content_size
 
     def load(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
-        keys, values = batch.column("key"), batch.column("value")
-        partition = batch.column("partition")[0].as_py()
-        names, before = keys.to_pylist(), len(self._rows)
-        self._rows.update(zip(names, zip(values.to_pylist(), repeat(partition)), strict=False))
-        if len(self._rows) != before + len(names):
-            new = set(names)
-            again = next(key for key in islice(self._rows, before) if key in new)
-            raise EqualKeys(self._topic, again)
-        self._content_size += keys.nbytes + values.nbytes
+        names, column = batch.column("key").to_pylist(), batch.column("value")
+        with self._lock:
+            keys = self._keys_of(batch.column("partition")[0].as_py())
+            values, before = self._values, len(self._values)
+            for key, value in zip(names, column.to_pylist(), strict=True):  # faster than `update`
+                values[key] = value
+            if len(values) != before + len(names):
+                new = set(names)
+                again = next(key for key in islice(values, before) if key in new)
+                raise EqualKeys(self._topic, again)
+            if keys is not None:
+                keys.update(names)
+            self._content_size += batch.column("key").nbytes + column.nbytes
 
     def put(self, key: bytes, value: bytes, partition: int) -> bytes | None:
-        old = self._rows.get(key)
-        if old is None:
-            self._content_size += len(key) + len(value)
-            self._rows[key] = value, partition
-            return None
-        if old[1] != partition:
-            raise EqualKeys(self._topic, key)
-        self._content_size += len(value) - len(old[0])
-        self._rows[key] = value, partition
-        return old[0]
+        with self._lock:
+            keys = self._keys_of(partition)
+            old = self._values.get(key)
+            if old is None:
+                if keys is not None:
+                    keys.add(key)
+                self._content_size += len(key) + len(value)
+            elif keys is None or key in keys:
+                self._content_size += len(value) - len(old)
+            else:
+                raise EqualKeys(self._topic, key)
+            self._values[key] = value
+            return old
 
     def remove(self, key: bytes, partition: int) -> bytes | None:
-        old = self._rows.get(key)
-        if old is None or old[1] != partition:
-            return None
-        self._content_size -= len(key) + len(old[0])
-        del self._rows[key]
-        return old[0]
+        with self._lock:
+            keys = self._keys_of(partition)
+            if keys is not None:
+                if key not in keys:
+                    return None
+                keys.remove(key)
+            old = self._values.pop(key, None)
+            if old is not None:
+                self._content_size -= len(key) + len(old)
+            return old
+
+    def _keys_of(self, partition: int) -> set[bytes] | None:
+        """The keys of a partition, to be changed with the rows; None for all keys."""
+        if partition not in self._keys:
+            for other, keys in self._keys.items():
+                self._keys[other] = set(self._values) if keys is None else keys
+            self._keys[partition] = set() if self._keys else None
+        return self._keys[partition]
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._values)
 
     def close(self) -> None:
         """Do nothing: the memory is freed when nobody reads the rows any more."""
 
     def __iter__(self) -> Iterator[Row]:
-        for key, (value, partition) in list(self._rows.items()):
-            yield Row(key, value, partition)
+        with self._lock:
+            values = self._values.copy()
+            keys_of = {
+                each: None if keys is None else list(keys) for each, keys in self._keys.items()
+            }
+        for partition, keys in keys_of.items():
+            for key in values if keys is None else keys:
+                yield Row(key, values[key], partition)

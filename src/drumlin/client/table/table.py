@@ -54,18 +54,24 @@ class Table(Mapping[Any, Any]):
         self._connections = connections
         self._options = options
         self._decoder = Decoder(topic, options.decode)
+        self._decode = self._decoder.decode
         self._following = Following(thread, connections, topic, options)
 
     # -- the mapping -----------------------------------------------------------------------
 
     def __getitem__(self, key: bytes | str) -> Any:
         name = key if type(key) is bytes else _name_of(key)
-        rows = self._following.rows  # None after an error
-        found = rows.find(name) if rows is not None else self._rows().find(name)
-        if found is None:
+        value = self._following.find(name)
+        if value is None:
+            self._rows()  # raises what has ended the table
             raise KeyError(key)
-        value = found[0]
-        return value if self._options.decode is None else self._decoder.value(name, value)
+        decode = self._decode
+        if decode is None:
+            return value
+        try:
+            return decode(value)
+        except ValueError as error:
+            raise self._decoder.undecodable(name, error) from error
 
     def __contains__(self, key: object) -> bool:
         return self._rows().find(_name_of(key)) is not None

@@ -26,7 +26,15 @@ from drumlin.client.errors import EqualKeys
 from drumlin.serving.opensearch.connection import OpenSearchConnection, Unclear
 from drumlin.serving.opensearch.documents import BATCH_MAX, OURS, Version, document_of, id_of
 from drumlin.serving.opensearch.index import OpenSearchIndex, Stored, Write
-from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+from drumlin.serving.target import (
+    Cell,
+    Claim,
+    Fenced,
+    Position,
+    TargetRefused,
+    check_kept,
+    check_owner,
+)
 
 #: The most rows, and about the most bytes, of a request.
 _ROWS: Final = 2000
@@ -76,6 +84,7 @@ class OpenSearchTarget:
         self._index = OpenSearchIndex(connection, name)
         self._topic = topic
         self._kept = kept
+        self._where = f"OpenSearch: index {name!r}"
         self._claimed: dict[int, _Kept] = {}
         #: Tells this process's claims from others'.
         self._owner = uuid.uuid4().hex
@@ -88,6 +97,7 @@ class OpenSearchTarget:
         for each in partitions:
             stored = self._index.stored(each)
             if stored is not None and stored.body["uuid"] == uuid_now:
+                check_owner(self._where, stored.body["kept"], self._kept)
                 position = _position(stored.body)
                 if position is not None:
                     found[each] = position
@@ -154,9 +164,7 @@ class OpenSearchTarget:
             "floor": 0,
         }
         body = nothing if before is None else before.body
-        if body["kept"] != self._kept:
-            name = self._index.name
-            raise TargetRefused(f"OpenSearch: index {name!r} has {body['kept']}, not {self._kept}")
+        check_kept(self._where, body["kept"], self._kept)
         if body.get("uuid") != uuid_now:  # the documents were lost with the index
             body = {**body, "uuid": uuid_now, "offset": None}
         return self._in_next_term(body, body["batch"])

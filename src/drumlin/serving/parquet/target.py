@@ -16,7 +16,15 @@ from typing import Any, Final, NoReturn
 
 from drumlin.serving.parquet.folder import ParquetFolder
 from drumlin.serving.parquet.rows import NewBuckets, bucket_of, changed, schema_of
-from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+from drumlin.serving.target import (
+    Cell,
+    Claim,
+    Fenced,
+    Position,
+    TargetRefused,
+    check_kept,
+    check_owner,
+)
 
 #: The most bytes of changes that are collected of all partitions, and of a replacement's rows.
 _COLLECTED_BYTES: Final = 64 << 20
@@ -72,6 +80,7 @@ class ParquetTarget:
         with contextlib.suppress(FileNotFoundError):
             newest = self._folder.newest()
             if newest is not None:
+                check_owner(str(self._path), newest[1]["kept"], self._kept)
                 stored = newest[1]["partitions"]
                 found = {each: _position(stored.get(str(each))) for each in partitions}
                 return {
@@ -189,8 +198,7 @@ class ParquetTarget:
         kept.stored = self._folder.commit(put)["partitions"][str(kept.partition)]
 
     def _check(self, state: Mapping[str, Any]) -> None:
-        if state["kept"] != self._kept:
-            raise TargetRefused(f"{self._path} has {state['kept']}, not {self._kept}")
+        check_kept(str(self._path), state["kept"], self._kept)
         if state["buckets"] != self._buckets:
             raise TargetRefused(
                 f"{self._path} has {state['buckets']} buckets, not {self._buckets}: name another "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.serving.target import TargetRefused
+from drumlin.serving.target import TargetRefused, check_kept, check_owner
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,7 +44,7 @@ SELECT name, needed FROM (
     UNION ALL SELECT {positions_text}, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE'])
 ) AS needs WHERE NOT has_table_privilege(name, needed)
 """
-_IS_KEPT: Final = "SELECT kept FROM {positions} WHERE name = {name} AND kept <> %(kept)s LIMIT 1"
+_KEPT: Final = "SELECT DISTINCT kept FROM {positions} WHERE name = {name}"
 
 _READ_POSITIONS: Final = """
 SELECT partition, {position} FROM {positions} WHERE name = {name} AND "offset" IS NOT NULL
@@ -148,11 +149,16 @@ class Statements:
         key: bytes | str = b"" if found is None else found[0]
         return key
 
-    def read_positions(self, cursor: psycopg.Cursor[Any]) -> list[Any]:
-        """The positions by partition; none if the positions table does not exist."""
+    def read_positions(self, cursor: psycopg.Cursor[Any], kept: str) -> list[Any]:
+        """The positions by partition; none if the positions table does not exist.
+
+        Raises:
+            TargetRefused: they are of another topic or group.
+        """
         positions, _ = cursor.execute(self._composed(_FIND), {}).fetchone() or (None, None)
         if positions is None:
             return []
+        self._check_kept(cursor, kept, check_owner)
         return cursor.execute(self._composed(_READ_POSITIONS), {}).fetchall()
 
     def prepare(self, cursor: psycopg.Cursor[Any], kept: str) -> None:
@@ -164,7 +170,7 @@ class Statements:
         from psycopg.errors import InsufficientPrivilege
 
         def run(text: str) -> psycopg.Cursor[Any]:
-            return cursor.execute(self._composed(text), {"kept": kept})
+            return cursor.execute(self._composed(text), {})
 
         run(_LOCK)
         positions, table = run(_FIND).fetchone() or (None, None)
@@ -185,9 +191,13 @@ class Statements:
             run(_FORGET)
         else:
             self._check_columns(cursor)
-        found = run(_IS_KEPT).fetchone()
-        if found is not None:
-            raise TargetRefused(f"PostgreSQL: table {self._table} has {found[0]}, not {kept}")
+        self._check_kept(cursor, kept, check_kept)
+
+    def _check_kept(
+        self, cursor: psycopg.Cursor[Any], kept: str, check: Callable[[str, str, str], None]
+    ) -> None:
+        for (found,) in cursor.execute(self._composed(_KEPT), {}):
+            check(f"PostgreSQL: table {self._table}", found, kept)
 
     def _check_columns(self, cursor: psycopg.Cursor[Any]) -> None:
         found = [f"{name} {type_}" for name, type_ in cursor.execute(self._composed(_COLUMNS), {})]

@@ -54,7 +54,7 @@ class PostgresTarget:
             self._run(lambda cursor: self._do.prepare(cursor, kept))
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
-        found = self._run(self._do.read_positions)
+        found = self._run(lambda cursor: self._do.read_positions(cursor, self._kept))
         return {each[0]: Position(*each[1:]) for each in found if each[0] in partitions}
 
     def claim(self, partition: int) -> Claim:

@@ -17,7 +17,15 @@ from typing import Any, Final
 
 from drumlin.serving.redis.commands import Part, begun, cells, command, pairs, prefixed, strings
 from drumlin.serving.redis.connection import RedisConnection
-from drumlin.serving.target import Cell, Claim, Fenced, Position, TargetRefused
+from drumlin.serving.target import (
+    Cell,
+    Claim,
+    Fenced,
+    Position,
+    TargetRefused,
+    check_kept,
+    check_owner,
+)
 
 #: The most records whose changes one transaction applies.
 ROWS_AT_A_TIME: Final = 5000
@@ -83,12 +91,16 @@ class RedisTarget:
         """
         self._prefix = prefix
         self._kept = kept
+        self._where = f"prefix {prefix!r}"
         self._redis = RedisConnection(url, password)
 
     def positions(self, partitions: Collection[int]) -> dict[int, Position]:
         found = {}
         for each in partitions:
-            values = self._redis.call("HMGET", self._names(each)[0], *Position._fields)
+            name = self._names(each)[0]
+            kept, *values = self._redis.call("HMGET", name, "kept", *Position._fields)
+            if kept is not None:
+                check_owner(self._where, kept.decode(), self._kept)
             if values[1] is not None:
                 found[each] = _position(values)
         return found
@@ -96,7 +108,7 @@ class RedisTarget:
     def claim(self, partition: int) -> Claim:
         kept, *found = self._run(_CLAIM, self._names(partition)[:1], self._kept)
         if kept is not None:
-            raise TargetRefused(f"prefix {self._prefix!r} has {kept.decode()}, not {self._kept}")
+            check_kept(self._where, kept.decode(), self._kept)
         term, *values = found
         return Claim(term, None if values[1] is None else _position(values))
 
@@ -237,8 +249,7 @@ class RedisTarget:
 
     def _check_ours(self, partition: int, is_ours: bool) -> None:
         if not is_ours:
-            where = f"prefix {self._prefix!r}"
-            raise Fenced(f"{where}: another process has taken partition {partition}")
+            raise Fenced(f"{self._where}: another process has taken partition {partition}")
 
     def _run(self, script: str, names: list[str], *args: object) -> Any:
         # Not EVALSHA: a restarted Redis no longer knows a script by its hash.

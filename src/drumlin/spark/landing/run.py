@@ -112,7 +112,9 @@ class Run:
                 "appended: what the log has lost would be lost there as well"
             )
         self._to = without_password(wanted.to.replace(TOPIC, topic))
-        self._target: Target = open_target(wanted.to, topic, self._mode, wanted.partition_by)
+        self._target: Target = open_target(
+            wanted.to, topic, self._mode, wanted.partition_by, only_looks=spark is None
+        )
         self._is_rebuilt = not wanted.rebuild
         self._offsets = self._batches = 0
         self._has_begun = False

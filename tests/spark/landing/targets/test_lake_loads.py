@@ -147,6 +147,33 @@ class Steps:
         return step
 
 
+class LostAnswers:
+    """A file system over a network: it publishes a load, and the answer does not arrive."""
+
+    def __init__(self) -> None:
+        self._files = fs.LocalFileSystem()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def move(self, source: str, target: str) -> None:
+        self._files.move(source, target)
+        if Path(target).name.startswith("load="):
+            raise OSError("timed out")
+
+
+def test_a_load_whose_answer_is_lost_is_known_as_ones_own(tmp_path: Path) -> None:
+    loads = Loads(tmp_path)
+    for _ in range(FEW + 1):
+        lake = loads.lake()
+        lake._files = LostAnswers()  # type: ignore[assignment]
+        loads.land(lake)
+    lake = loads.lake()
+    lake._files = LostAnswers()  # type: ignore[assignment]
+    lake.compact()
+    assert len(loads.check()) == 3  # the merged one, the newest, and the one that tells
+
+
 def _compact(loads: Loads, before: Callable[[int], None]) -> None:
     lake = loads.lake()
     lake._files = Steps(before)  # type: ignore[assignment]

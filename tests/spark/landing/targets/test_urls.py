@@ -25,6 +25,10 @@ ADDRESS = "127.0.0.1:9"
         ("delta:", "append", "expected parquet:FOLDER"),
         ("/data/lake", "append", "expected parquet:FOLDER"),
         ("parquet:s3://bucket/lake", "append", "s3 cannot rename a folder at once: take delta:s3:"),
+        ("parquet://data/lake", "append", "expected parquet:FOLDER or parquet:///FOLDER"),
+        ("parquet:/data/lake?table=t", "append", "expected parquet:FOLDER"),
+        ("parquet:file:///data/lake", "append", "expected parquet:FOLDER"),
+        ("delta://data/lake", "append", "expected delta:FOLDER"),
         ("parquet:/data/lake", "upsert", "files are appended to only, and 't' is to be upserted"),
         ("iceberg:lake/users", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
         ("iceberg:lake/shop.users?bucket=4", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
@@ -37,6 +41,27 @@ def test_what_is_no_target_is_refused(url: str, mode: Mode, why: str) -> None:
     with pytest.raises(ValueError, match=why) as refused:
         open_target(url, "t", mode)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("parquet:{here}/lake", "lake"),
+        ("parquet://{here}/lake", "lake"),
+        ("parquet:///{here}/lake", "lake"),
+        ("parquet:lake", "lake"),
+        ("parquet:{here}/of%20{topic}%3F", "of t?"),
+    ],
+)
+def test_a_folder_is_absolute_or_relative_as_in_a_file_url(
+    url: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    load = tmp_path / folder / "load=00000000"
+    load.mkdir(parents=True)
+    (load / "_offsets.json").write_text('{"offsets": {"0": 5}, "topic": "t", "topic_id": "id"}')
+    target = open_target(url.replace("{here}", str(tmp_path)), "t", "append")
+    assert target.position((0,)) == Position("t", "id", {0: 5})
 
 
 def test_each_topic_has_a_place_of_its_own() -> None:

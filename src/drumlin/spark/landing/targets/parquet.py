@@ -155,6 +155,8 @@ class Lake:
         except OSError as error:
             if self._find_newest() <= self._newest:
                 raise
+            if self._files.get_file_info(finished).type == fs.FileType.NotFound:
+                return  # it was moved, and only the answer was lost
             raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
 
     def compact(self) -> None:

@@ -1,8 +1,11 @@
 """A PostgreSQL table: every record of a topic, or the last value of each key.
 
 Tasks copy their records into a staging table, each attempt under its own id. In one transaction the
-driver moves the rows of successful attempts into the table, and updates `drumlin_positions`. A run
-holds an advisory lock for its table, so of two concurrent runs one fails.
+driver moves the rows of successful attempts into the table, and updates `drumlin_positions`.
+
+A run takes an advisory lock for its table before it reads the position, so of two concurrent runs
+one fails. A connection that is cut at its commit may still commit: its server process has the lock
+until it has done so or has given up. So the position that the next connection reads is final.
 
 In upsert mode a deleted key keeps its row, with a null value, as an older record may still arrive
 from another partition (see `delta.py`). PostgreSQL's B-tree indexes refuse long keys, so the unique
@@ -25,6 +28,7 @@ from psycopg.conninfo import conninfo_to_dict
 from drumlin.spark.landing.rows.mode import Mode
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.targets.columns import missing_columns
+from drumlin.spark.landing.targets.postgresql_connections import NOTICED_MS, connect
 from drumlin.spark.landing.targets.postgresql_rows import columns_of, copy_records, definitions
 from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
@@ -52,7 +56,8 @@ _TYPES: Final = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 """
-_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended('drumlin:' || %s, 0))"
+_LOCK: Final = "SELECT pg_advisory_lock(hashtextextended('drumlin:' || %s, 0))"
+_WAIT: Final = "SELECT set_config('lock_timeout', %s, true)"
 #: Serializes the creation of `drumlin_positions`: IF NOT EXISTS alone may fail under concurrency.
 _ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('drumlin', 0))"
 _MAKE: Final[Mapping[Mode, tuple[LiteralString, ...]]] = {
@@ -83,16 +88,18 @@ WHERE excluded.partition = old.partition OR excluded.timestamp_ms > old.timestam
 class PostgresTable:
     """A table, used by one run."""
 
-    def __init__(self, url: str, table: Sequence[str], mode: Mode, shown: str) -> None:
+    def __init__(
+        self, url: str, table: Sequence[str], mode: Mode, shown: str, *, only_looks: bool
+    ) -> None:
         """
         Args:
             table: the schema's name, if there is one, and then the table's name.
             shown: the URL without a password, for messages.
+            only_looks: whether it is only asked for its position, beside the run that lands.
         """
-        self._url, self._mode, self._shown = url, mode, shown
+        self._url, self._mode, self._shown, self._only_looks = url, mode, shown, only_looks
         self._table, self._name = sql.Identifier(*table), ".".join(table)
         self._connection: psycopg.Connection[Any] | None = None
-        self._is_locked = False
         self._held: dict[int, int] | None = None
 
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
@@ -103,7 +110,6 @@ class PostgresTable:
 
     def add(self, batch: Batch, position: Position) -> Added:
         with self._told() as connection:
-            self._lock(connection)
             columns = columns_of(batch.rows)
             if self._held is not None:
                 self._missing(connection, batch.rows, columns)
@@ -121,7 +127,7 @@ class PostgresTable:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_locked = None, False
+        self._connection = None
 
     def _show(
         self,
@@ -198,15 +204,21 @@ class PostgresTable:
         return connection.execute(_IS_THERE, [name]).fetchone() == (True,)
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        """
+        """Lock the table for as long as the connection lasts.
+
+        Waits for what a run that has ended may have left at the server.
+
         Raises:
             OtherRun: another run holds the lock.
         """
-        if self._is_locked:
-            return
-        if connection.execute(_LOCK, [self._name]).fetchone() != (True,):
-            raise OtherRun(f"another run lands into {self._name} of {self._shown} at this moment")
-        self._is_locked = True
+        try:
+            with connection.transaction():
+                connection.execute(_WAIT, [f"{NOTICED_MS}ms"])
+                connection.execute(_LOCK, [self._name])
+        except psycopg.errors.LockNotAvailable as error:
+            raise OtherRun(
+                f"another run lands into {self._name} of {self._shown} at this moment"
+            ) from error
 
     def _missing(
         self, connection: psycopg.Connection[Any], rows: Rows, columns: Mapping[str, str]
@@ -252,6 +264,7 @@ class PostgresTable:
         """
         Raises:
             LandingRefused: the URL is malformed. (The error of libpq would show its password.)
+            OtherRun: another run holds the lock.
         """
         try:
             conninfo_to_dict(self._url)
@@ -259,7 +272,14 @@ class PostgresTable:
             raise LandingRefused(
                 f"{self._shown} is not of the form postgresql://USER@HOST/DATABASE[?table=NAME]"
             ) from None
-        return psycopg.connect(self._url, autocommit=True)
+        connection = connect(self._url)
+        try:
+            if not self._only_looks:
+                self._lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     @contextmanager
     def _told(self) -> Iterator[psycopg.Connection[Any]]:

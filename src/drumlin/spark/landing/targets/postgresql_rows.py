@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
 from drumlin.spark.landing.rows.reduced import reduced
 from drumlin.spark.landing.rows.rows import Rows
+from drumlin.spark.landing.targets.postgresql_connections import connect
 from drumlin.spark.values.bad_records import ERROR_COLUMN, BadRecord
 
 #: The number of records that are converted to Python objects at once.
@@ -89,7 +89,7 @@ def copy_records(
     if rows.mode == "upsert" and rows.bad_records != "drop":
         pieces = reduced(batches)
     with (
-        psycopg.connect(url) as connection,
+        connect(url) as connection,
         connection.cursor() as cursor,
         cursor.copy(statement) as copy,
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from drumlin.serving.folder_urls import folder_of
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
 from drumlin.spark.landing.targets.target import Target
@@ -15,16 +16,20 @@ _EXPECTED: Final = (
 )
 
 
-def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) -> Target:
+def open_target(
+    url: str, topic: str, mode: Mode, period: Period | None = None, *, only_looks: bool = False
+) -> Target:
     """
     Args:
         period: by which rows are kept apart.
+        only_looks: whether the target is only asked for its position, while others may land.
 
     Raises:
         ValueError: the URL names no target, or not one for this mode or with periods.
         ModuleNotFoundError: a package is missing; the message names it.
     """
-    kind, _, rest = url.replace(TOPIC, topic).partition(":")
+    url_of_topic = url.replace(TOPIC, topic)
+    kind, _, rest = url_of_topic.partition(":")
     if period is not None and mode == "upsert":
         raise ValueError(
             f"partition_by={period!r}: only appended rows are kept apart by time, and {topic!r} is "
@@ -35,25 +40,14 @@ def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) 
             from drumlin.spark.landing.targets.delta import Table
         except ModuleNotFoundError as error:
             raise _needs("deltalake", error) from None
-        return Table(rest, mode, period)
+        return Table(rest if urlsplit(rest).scheme else _folder(url_of_topic), mode, period)
     if kind == "hdfs" or (kind == "parquet" and rest):
         if mode != "append":
             raise ValueError(
                 f"{url!r}: files are appended to only, and {topic!r} is to be upserted: land it "
                 "in mode 'append', every record as a row, or into delta:TABLE"
             )
-        path = rest if kind == "parquet" else f"hdfs:{rest}"
-        scheme = urlsplit(path).scheme
-        if scheme not in ("", "hdfs"):
-            raise ValueError(f"{url!r}: {scheme} cannot rename a folder at once: take delta:{path}")
-        if scheme == "hdfs":
-            try:
-                import hdfs_native  # noqa: F401
-            except ModuleNotFoundError as error:
-                raise _needs("hdfs-native", error) from None
-        from drumlin.spark.landing.targets.parquet import Lake
-
-        return Lake(path, period)
+        return _lake(url_of_topic, period)
     if kind == "iceberg":
         return _iceberg(url, topic, mode, period)
     if kind in ("postgresql", "postgres"):
@@ -62,11 +56,36 @@ def open_target(url: str, topic: str, mode: Mode, period: Period | None = None) 
                 f"partition_by={period!r}: a table of PostgreSQL is not partitioned by landings: "
                 "an index on timestamp_ms finds the rows of a day"
             )
-        return _postgres(url, topic, mode)
+        return _postgres(url, topic, mode, only_looks=only_looks)
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
 
 
-def _postgres(url: str, topic: str, mode: Mode) -> Target:
+def _lake(url: str, period: Period | None) -> Target:
+    path = url.removeprefix("parquet:")
+    scheme = urlsplit(path).scheme
+    if scheme == "hdfs":
+        try:
+            import hdfs_native  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise _needs("hdfs-native", error) from None
+    elif scheme not in ("", "file"):
+        raise ValueError(f"{url!r}: {scheme} cannot rename a folder at once: take delta:{path}")
+    else:
+        path = _folder(url)
+    from drumlin.spark.landing.targets.parquet import Lake
+
+    return Lake(path, period)
+
+
+def _folder(url: str) -> str:
+    parts = urlsplit(url)
+    folder = folder_of(parts)
+    if folder is None or parts.query or parts.fragment:
+        raise ValueError(f"{url!r}: expected {parts.scheme}:FOLDER or {parts.scheme}:///FOLDER")
+    return str(folder)
+
+
+def _postgres(url: str, topic: str, mode: Mode, *, only_looks: bool) -> Target:
     where, _, query = url.partition("?")
     where = where.replace(TOPIC, topic)
     options = dict(parse_qsl(query, keep_blank_values=True))
@@ -81,7 +100,8 @@ def _postgres(url: str, topic: str, mode: Mode) -> Target:
         raise _needs("'psycopg[binary]'", error) from None
     if options:
         where = f"{where}?{urlencode(options, quote_via=quote)}"
-    return PostgresTable(where, table, mode, without_password(where.partition("?")[0]))
+    shown = without_password(where.partition("?")[0])
+    return PostgresTable(where, table, mode, shown, only_looks=only_looks)
 
 
 def _iceberg(url: str, topic: str, mode: Mode, period: Period | None) -> Target:
