@@ -22,6 +22,7 @@ from drumlin.broker.loop.later import Later
 from drumlin.broker.share_fetch import acknowledgements as acknowledging
 from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.reads import read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
@@ -83,7 +84,12 @@ def test_very_many_acknowledgements_are_read_and_taken_in_turns(tmp_path: Path) 
             steps, said = _counted(acknowledgements([one, *many]))
             assert steps >= 1_000
             begun = begin_to_acknowledge(
-                broker.shares, Member("g", "m"), said, knows_renew=True, says_renew=False
+                broker.shares,
+                Member("g", "m"),
+                said,
+                denies_nothing,
+                knows_renew=True,
+                says_renew=False,
             )
             steps, acknowledging = _counted(begun)
             assert steps >= 500
@@ -136,9 +142,18 @@ def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None
             shares, member = broker.shares, Member("g", "m")
             await broker.metadata.create_topic("t", [[1]] * 100, {}, _TOPIC_ID)
             many = [SessionPartition(_TOPIC_ID, each) for each in range(100)]
-            shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            session = shares.sessions.open(member, many, 1, 10, acknowledges=False)
             limits = Limits(1, 1, AcquireMode.BATCH_OPTIMIZED)
-            fetch = ShareFetch(broker, member, many, limits, min_bytes=1, max_bytes=1, max_wait_s=0)
+            fetch = ShareFetch(
+                broker,
+                session,
+                denies_nothing,
+                many,
+                limits,
+                min_bytes=1,
+                max_bytes=1,
+                max_wait_s=0,
+            )
             opening, most, before = asyncio.create_task(fetch._open_all()), 0, 0
             while not opening.done():
                 await asyncio.sleep(0)

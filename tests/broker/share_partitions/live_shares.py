@@ -13,6 +13,7 @@ import pytest
 from broker.in_process import running
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.broker.start.broker import Broker
@@ -86,7 +87,9 @@ class World:
     def accept(self, member: Member, first_offset: int, last_offset: int) -> Awaitable[ErrorCode]:
         said = {SHARED: [Acknowledgement(first_offset, last_offset, _ACCEPT)]}
         begun = to_end(
-            begin_to_acknowledge(self.shares, member, said, knows_renew=True, says_renew=False)
+            begin_to_acknowledge(
+                self.shares, member, said, denies_nothing, knows_renew=True, says_renew=False
+            )
         )
 
         async def answer() -> ErrorCode:
@@ -104,7 +107,8 @@ class World:
     ) -> ShareFetch:
         return ShareFetch(
             self.broker,
-            member,
+            self.shares.sessions.get(member),
+            denies_nothing,
             [SessionPartition(TOPIC_ID, each) for each in range(count)],
             LIMITS,
             min_bytes=min_bytes,

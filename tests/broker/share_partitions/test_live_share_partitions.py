@@ -21,6 +21,7 @@ from broker.share_partitions.live_shares import (
 from drumlin.broker.handlers import share_fetch
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.broker.share_partitions.sessions import INITIAL_EPOCH, Member, SessionPartition
@@ -432,7 +433,9 @@ def test_very_many_partitions_are_told_in_turns(
         context: Any = SimpleNamespace(broker=world.broker, version=1, listener="PLAINTEXT")
         for count, steps in ((300, 600), (3, 0)):
             begun = to_end(
-                begin_to_acknowledge(world.shares, member, {}, knows_renew=True, says_renew=False)
+                begin_to_acknowledge(
+                    world.shares, member, {}, denies_nothing, knows_renew=True, says_renew=False
+                )
             )
             fetch = world.fetch(member, 0, count)
             await fetch.run()
@@ -464,7 +467,7 @@ def test_very_much_that_is_said_of_one_partition_counts_as_a_whole_once_it_is_wr
             monkeypatch.setattr(ShareCoordinator, "write", refuse)
         said = {SHARED: [Acknowledgement(0, count - 1, [1, 2] * (count // 2))]}
         taking = begin_to_acknowledge(
-            world.shares, member, said, knows_renew=True, says_renew=False
+            world.shares, member, said, denies_nothing, knows_renew=True, says_renew=False
         )
         begun = to_end(taking)
         told = (await begun.answers())[SHARED].code
