@@ -33,6 +33,7 @@ before or after that step is in a coroutine that gives way or waits:
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
@@ -86,6 +87,12 @@ class RequestContext(NamedTuple):
         if not self.may(operation, kind, name):
             raise denied(kind)
 
+    def topic_right(self, operation: Operation) -> Callable[[str], bool] | None:
+        """Whether the principal may do this on a topic, by its name; None: on every topic."""
+        if self.broker.authorizer is None:
+            return None
+        return partial(self.may, operation, Kind.TOPIC)
+
     def operations(self, kind: Kind, name: str) -> int:
         """The operations that the principal may do, as the set of bits of an answer."""
         if self.broker.authorizer is None:
@@ -100,6 +107,12 @@ class RequestContext(NamedTuple):
     def require_cluster(self, operation: Operation) -> None:
         """Like `require`, for the cluster."""
         self.require(operation, Kind.CLUSTER, CLUSTER_NAME)
+
+    def cluster_operations(self) -> int:
+        """Like `operations`, for the cluster: none without the right to describe it."""
+        if not self.may_cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations(Kind.CLUSTER, CLUSTER_NAME)
 
     @property
     def version(self) -> int:

@@ -364,6 +364,6 @@ def test_a_session_that_is_not_there(tmp_path: Path) -> None:
         assert response.error_code is ErrorCode.fetch_session_id_not_found
         assert response.session_id == 0
         with pytest.raises(KafkaError):
-            fetches.broker.fetch_sessions.find(5, 1, by_id=False)
+            fetches.broker.fetch_sessions.find(5, 1, ("User:ANONYMOUS", "PLAINTEXT"), by_id=False)
 
     with_broker(scenario, tmp_path)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_describe,
@@ -27,9 +28,9 @@ _DESCRIBE = "describe_transactions"
 
 
 def _context(api_key: int, version: int) -> RequestContext:
-    broker: Any = SimpleNamespace(log_moves=())
+    broker: Any = SimpleNamespace(log_moves=(), authorizer=None)
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def _none(_: object) -> NoReturn:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     add_partitions_to_txn,
@@ -38,12 +39,13 @@ def _context(api_key: int, version: int, **broker: Any) -> RequestContext:
         has_partition_of=lambda *_: False,
     )
     holder: Any = SimpleNamespace(
+        authorizer=None,
         metadata=SimpleNamespace(image=image),
         config=SimpleNamespace(delete_topic_enable=True),
         **broker,
     )
     connection: Any = None
-    return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(holder, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def _in_steps(work: Coroutine[Any, Any, T]) -> T:
@@ -123,7 +125,7 @@ def test_topics_to_delete_that_are_not_there(version: int) -> None:
         timeout=timedelta(seconds=1), topic_names=tuple(names), topics=topics
     )
     answer = _in_steps(delete_topics.handle(context, request))
-    assert [each.name for each in answer.responses] == names
+    assert sorted(each.name for each in answer.responses) == sorted(names)
     assert {each.error_code for each in answer.responses} == {ErrorCode.unknown_topic_or_partition}
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -36,11 +37,12 @@ _ENTRIES = 5_000
 
 def _context(api_key: int, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(
+        authorizer=None,
         partitions=PartitionRegistry(lambda *_: False),
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
@@ -65,7 +67,7 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
     )
     work = list_offsets.handle(_context(2, 5), request)
 
-    async def nothing(*_: Any) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
         return
 
     monkeypatch.setattr(list_offsets, "_respond", nothing)

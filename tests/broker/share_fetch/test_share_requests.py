@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import share_acknowledge, share_fetch
 from drumlin.broker.loop.later import Later
@@ -230,8 +231,8 @@ def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> N
 
 
 def _context(broker: Any) -> RequestContext:
-    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, listener_name="PLAINTEXT")
-    return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0))
+    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, session=SESSION)
+    return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0), SESSION)
 
 
 def test_a_fetch_that_waits_keeps_no_request(tmp_path: Path) -> None:

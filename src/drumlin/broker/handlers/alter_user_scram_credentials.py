@@ -10,6 +10,8 @@ from functools import partial
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.login.users import MECHANISMS, check_change, kept, no_credential, user
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -29,7 +31,9 @@ async def handle(
     results = []
     for name, changes in (await _changes(request)).items():
         error = changes if isinstance(changes, KafkaError) else None
-        if not isinstance(changes, KafkaError):
+        if not context.may_cluster(Operation.ALTER):
+            error = denied(Kind.CLUSTER)
+        elif not isinstance(changes, KafkaError):
             try:
                 alter = context.broker.metadata.alter_configs
                 await alter(user(name), partial(_checked, name, changes))

@@ -2,6 +2,7 @@
 
 - A name given twice is an error for that name, answered after the others.
 - With `validate_only` the answer is the same, but nothing is created.
+- Who may not describe configurations learns neither the topic's nor its numbers.
 - A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for the numbers of partitions and replicas; 5
@@ -17,6 +18,8 @@ from typing import Final, NamedTuple
 
 from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.several_apis.creation_right import may_create
 from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     RequestedTopic,
@@ -120,6 +123,7 @@ async def _plan_all(
 
 def _plan(context: RequestContext, topic: RequestedTopic) -> TopicPlan | KafkaError:
     try:
+        _require_right(context, topic.name)
         if len(topic.configs) > _KEYS_MAX:
             message = f"{_KEYS_MAX} keys of a topic can be set at once"
             raise KafkaError(ErrorCode.policy_violation, message)
@@ -128,6 +132,11 @@ def _plan(context: RequestContext, topic: RequestedTopic) -> TopicPlan | KafkaEr
         return error.with_traceback(
             None
         )  # a traceback would refer to the list that holds the error
+
+
+def _require_right(context: RequestContext, name: str) -> None:
+    if not may_create(context, name):
+        raise KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 async def _create(
@@ -141,9 +150,19 @@ async def _create(
     topic_id = uuid.uuid4()
     if not validate_only:
         try:
+            _require_right(context, name)  # it may have been taken meanwhile
             topic_id = (await create_topic(context.broker, plan)).topic_id
         except KafkaError as error:
             return _failed(name, error)
+    if not context.may(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, name):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=ErrorCode.topic_authorization_failed.value,
+            configs=(),
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=topic_id,

@@ -29,6 +29,8 @@ from drumlin.broker.configs.config_entries import (
 )
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.config_rights import require_config_right
 from drumlin.distinct import counted
 from drumlin.metadata.image import CONFIGURABLE, Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
@@ -85,7 +87,9 @@ async def _describe_all(
                     f"a request can show some {_ENTRIES_MAX} keys; ask for the rest in another"
                 )
                 raise KafkaError(ErrorCode.policy_violation, message)
-            entries = _entries(context, resource.resource_type, resource.resource_name)
+            kind, name = resource.resource_type, resource.resource_name
+            require_config_right(context, Operation.DESCRIBE_CONFIGS, kind, name)
+            entries = _entries(context, kind, name)
         except KafkaError as error:
             results.append(_result(resource, (), error))
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.login.users import described
+from drumlin.broker.rights.acls import Operation
 from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import give_way
@@ -23,6 +24,7 @@ from drumlin.wire.protocol.describe_user_scram_credentials import (
 async def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
+    context.require_cluster(Operation.DESCRIBE)
     image = context.broker.metadata.image
     users = await counted(each.name for each in request.users or ())
     if not users:

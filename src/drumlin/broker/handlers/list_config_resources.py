@@ -12,6 +12,7 @@ from typing import Final
 
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.metadata.image import CONFIGURABLE, ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
@@ -28,6 +29,7 @@ _TYPES: Final = (*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS)
 async def handle(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     wanted = request.resource_types
     types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []

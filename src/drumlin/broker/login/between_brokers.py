@@ -25,7 +25,7 @@ def security_between_brokers(config: BrokerConfig) -> Security:
         ConfigError: the settings are not valid, or have no name and password for the login.
     """
     listener = config.inter_broker_listener_name
-    protocol = config.protocols[listener]
+    protocol = config.listener_security_protocol_map[listener]
     tls = _tls(config, listener) if protocol.endswith("SSL") else None
     login = _login(config, listener) if protocol.startswith("SASL") else None
     return Security(tls, login)

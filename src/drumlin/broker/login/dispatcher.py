@@ -5,6 +5,7 @@ Apache Kafka:
 
     BEGINNING -> (ApiVersions, once) -> ASKED -> SaslHandshake -> EXCHANGING -> LET_IN
     LET_IN -> SaslHandshake, where the session has an end -> EXCHANGING -> LET_IN
+                                       by another mechanism -> REFUSED
 
 Whatever else comes closes the connection without an answer. A failed login is answered after a
 delay, and then the connection is closed.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from drumlin.broker.apis.served import SERVED
 from drumlin.broker.login.mechanisms.exchange import Accepted, Exchange, LoginRefused
 from drumlin.broker.loop.later import LaterParts, Parts, begun
 from drumlin.broker.rights.session import Session
@@ -29,6 +31,7 @@ from drumlin.wire.messages import (
     API_KEYS,
     RequestHeader,
     encode_response,
+    error_response,
     parse_request,
     parse_request_header,
 )
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 _API_VERSIONS: Final = API_KEYS["api_versions"]
 _HANDSHAKE: Final = API_KEYS["sasl_handshake"]
 _AUTHENTICATE: Final = API_KEYS["sasl_authenticate"]
+_NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 _API_KEY: Final = struct.Struct(">h")
 _LENGTH: Final = struct.Struct(">i")
 #: A peer that logs in again more often than that is not listened to.
@@ -62,6 +66,7 @@ class _State(enum.Enum):
     BEGINNING = enum.auto()
     ASKED = enum.auto()
     EXCHANGING = enum.auto()
+    REFUSED = enum.auto()
     LET_IN = enum.auto()
 
 
@@ -98,13 +103,21 @@ class LoginDispatcher:
         header = parse_request_header(frame)
         if self._state is _State.LET_IN:
             return self._let_in(connection, header, frame)
+        is_served = _is_served(header)
         if header.api_key == _API_VERSIONS and self._state is _State.BEGINNING:
-            self._state = _State.ASKED
+            if is_served:  # otherwise the peer asks again, in another version
+                self._state = _State.ASKED
             return self._router.dispatch(connection, frame)
+        if not is_served:
+            raise MalformedMessage(
+                f"API key {header.api_key} v{header.api_version} before the end of the login"
+            )
         if header.api_key == _HANDSHAKE and self._state in (_State.BEGINNING, _State.ASKED):
             return begun(self._shake_hands(connection, header, frame))
-        if header.api_key == _AUTHENTICATE and self._state is _State.EXCHANGING:
-            return begun(self._take(connection, header, frame))
+        if self._state is _State.EXCHANGING:
+            if header.api_key == _AUTHENTICATE:
+                return begun(self._take(connection, header, frame))
+            return begun(self._refuse(connection, header))
         raise MalformedMessage(f"API key {header.api_key} before the end of the login")
 
     def _let_in(
@@ -112,7 +125,8 @@ class LoginDispatcher:
     ) -> Parts | LaterParts | None:
         now = time.monotonic()
         assert self._session is not None and self._session.ends_at_s is not None
-        if header.api_key == _HANDSHAKE and now - self._begun_at_s >= _AGAIN_S:
+        is_handshake = header.api_key == _HANDSHAKE and _is_served(header)
+        if is_handshake and now - self._begun_at_s >= _AGAIN_S:
             return begun(self._shake_hands(connection, header, frame))
         if now >= self._session.ends_at_s:
             raise MalformedMessage(
@@ -126,15 +140,14 @@ class LoginDispatcher:
         request = parse_request("sasl_handshake", header.api_version, frame, header.size)
         make = self._settings.mechanisms.get(request.mechanism)
         is_same = self._session is None or request.mechanism == self._mechanism
-        code = ErrorCode.none
-        if make is None:
-            code = ErrorCode.unsupported_sasl_mechanism
-        elif not is_same:
-            code = ErrorCode.illegal_sasl_state
+        code = ErrorCode.none if make is not None else ErrorCode.unsupported_sasl_mechanism
         answer = SaslHandshakeResponse(error_code=code, mechanisms=tuple(self._settings.mechanisms))
         parts = encode_response("sasl_handshake", header.api_version, header.correlation_id, answer)
-        if make is None or not is_same:
+        if make is None:
             return await self._after_delay(connection, parts)
+        if not is_same:
+            self._state = _State.REFUSED
+            return parts
         self._mechanism, self._exchange = request.mechanism, make()
         self._has_headers = header.api_version > 0
         self._begun_at_s = time.monotonic()
@@ -162,6 +175,15 @@ class LoginDispatcher:
             "sasl_authenticate", header.api_version, header.correlation_id, answer
         )
         return parts if message is None else await self._after_delay(connection, parts)
+
+    async def _refuse(self, connection: Connection, header: RequestHeader) -> Parts | None:
+        """The answer to another request in the place of a token."""
+        api = _NAMES[header.api_key]
+        response = error_response(api, header.api_version, ErrorCode.illegal_sasl_state)
+        if response is None:
+            raise MalformedMessage(f"{api} in the middle of a login")
+        parts = encode_response(api, header.api_version, header.correlation_id, response)
+        return await self._after_delay(connection, parts)
 
     async def _take_bare(self, connection: Connection, token: bytes) -> Parts | None:
         try:
@@ -211,6 +233,14 @@ class LoginDispatcher:
         await asyncio.sleep(self._settings.failure_delay_s)
         connection.finish()
         return parts
+
+
+def _is_served(header: RequestHeader) -> bool:
+    api = _NAMES.get(header.api_key)
+    if api is None:
+        return False
+    lowest, highest = SERVED[api]
+    return lowest <= header.api_version <= highest
 
 
 def _key_of(frame: memoryview) -> int:

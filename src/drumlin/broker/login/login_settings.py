@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from drumlin.broker.login.dispatcher import LoginSettings
-from drumlin.broker.login.mechanisms import plain
+from drumlin.broker.login.mechanisms import oauthbearer, plain
 from drumlin.broker.login.mechanisms.exchange import Exchange
+from drumlin.broker.login.mechanisms.oauthbearer import OAuthBearerExchange, Validate
 from drumlin.broker.login.mechanisms.plain import PlainExchange
 from drumlin.broker.login.mechanisms.scram import HASHES, ScramCredential, ScramExchange
+from drumlin.broker.login.tokens import SignedTokens, TokenRules, UnsecuredTokens
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 Credentials = Callable[[str, str], ScramCredential | None]
 
 _USER: Final = "user_"
-_CALLBACKS: Final = ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class")
+#: Options of a login module that takes tokens without a signature.
+_UNSECURED: Final = "unsecured"
+_SCHEMES: Final = ("https", "http", "file")
+_SCHEMES_ALLOWED: Final = "must begin with https://, http:// or file://"
 
 
 def login_settings(config: BrokerConfig, listener: str, credentials: Credentials) -> LoginSettings:
@@ -36,15 +42,17 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
     """
     mechanisms: dict[str, Callable[[], Exchange]] = {}
     for mechanism in tuple(config.of_listener(listener, "sasl.enabled.mechanisms") or ()):
-        _check_callbacks(config, listener, mechanism)
         if mechanism == plain.MECHANISM:
             mechanisms[mechanism] = partial(PlainExchange, _users(config, listener))
         elif mechanism in HASHES:
             mechanisms[mechanism] = partial(
                 ScramExchange, mechanism, partial(credentials, mechanism)
             )
+        elif mechanism == oauthbearer.MECHANISM:
+            mechanisms[mechanism] = partial(OAuthBearerExchange, _validator(config, listener))
         else:
-            allowed = f"{mechanism} is not served: {plain.MECHANISM}, {', '.join(HASHES)}"
+            served = (plain.MECHANISM, *HASHES, oauthbearer.MECHANISM)
+            allowed = f"{mechanism} is not served: {', '.join(served)}"
             raise _refused(listener, "sasl.enabled.mechanisms", allowed)
     if not mechanisms:
         raise _refused(listener, "sasl.enabled.mechanisms", "names none: nobody could log in")
@@ -56,13 +64,6 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
     )
 
 
-def _check_callbacks(config: BrokerConfig, listener: str, mechanism: str) -> None:
-    for name in _CALLBACKS:
-        key = f"{mechanism.lower()}.{name}"
-        if config.text_of_listener(listener, key):
-            raise _refused(listener, key, "names a class of Java, which cannot be loaded here")
-
-
 def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
     """The users of PLAIN, with their passwords."""
     return {
@@ -70,6 +71,29 @@ def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
         for name, password in jaas_of(config, listener, plain.MECHANISM).items()
         if name.startswith(_USER)
     }
+
+
+def _validator(config: BrokerConfig, listener: str) -> Validate:
+    def value(name: str) -> Any:
+        return config.of_listener(listener, f"sasl.oauthbearer.{name}")
+
+    rules = TokenRules(
+        audiences=tuple(value("expected.audience") or ()),
+        issuer=value("expected.issuer"),
+        skew_s=value("clock.skew.seconds"),
+        name_claim=value("sub.claim.name"),
+        scope_claim=value("scope.claim.name"),
+    )
+    url = value("jwks.endpoint.url")
+    if url:
+        if urlsplit(url).scheme not in _SCHEMES:
+            raise _refused(listener, "sasl.oauthbearer.jwks.endpoint.url", _SCHEMES_ALLOWED)
+        return SignedTokens(url, rules, value("jwks.endpoint.refresh.ms") / 1000).validate
+    options = jaas_of(config, listener, oauthbearer.MECHANISM)
+    if any(name.startswith(_UNSECURED) for name in options):
+        return UnsecuredTokens(rules).validate
+    allowed = "is missing: it has the keys of those who may sign tokens"
+    raise _refused(listener, "sasl.oauthbearer.jwks.endpoint.url", allowed)
 
 
 def jaas_of(config: BrokerConfig, listener: str, mechanism: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""The principal of a client certificate: its distinguished name as Java writes it (RFC 2253).
+"""The distinguished name of a client certificate, as Java writes it (RFC 2253).
 
 ACLs and super users are compared as text, so every character counts.
 """
@@ -24,11 +24,6 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
-
-
-def principal_of(certificate: bytes) -> str:
-    """The principal of a certificate in DER."""
-    return f"User:{distinguished_name(certificate)}"
 
 
 def distinguished_name(certificate: bytes) -> str:

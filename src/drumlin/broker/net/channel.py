@@ -20,7 +20,7 @@ class Channel(Protocol):
 
     peer_host: str
     peer_port: int
-    #: Whether requests can come: a handshake, if there is one, is over.
+    #: Whether a handshake, if there is one, is over; before that nothing else may be called.
     is_open: bool
     #: Whether the last call could not receive because something has to be sent first: wait for
     #: room, not for bytes.

@@ -70,13 +70,21 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
+class NotLetIn(Exception):
+    """A peer cannot be let in; the message says why."""
+
+
 class Door(Protocol):
     """How the connections of one listener get in."""
 
     listener: str
 
     def greet(self, connection: Connection, channel: Channel) -> None:
-        """Let the peer of an open channel in, or begin its login."""
+        """Let the peer of an open channel in, or begin its login.
+
+        Raises:
+            NotLetIn: the peer cannot be let in.
+        """
 
 
 class _Slot:
@@ -112,11 +120,11 @@ class Connection:
         scratch: bytearray,
         max_frame_bytes: int,
         door: Door,
+        on_let_in: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
         self.router = router
-        self._door = door
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             max_frame_bytes,
@@ -132,7 +140,7 @@ class Connection:
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
-        self._on_close = on_close
+        self._on_let_in, self._on_close = on_let_in, on_close
         self._reading = False
         self._writing = False
         self._is_finishing = False
@@ -146,14 +154,19 @@ class Connection:
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         self._when_closed: list[Callable[[], None]] = []
-        if channel.is_open:
-            door.greet(self, channel)
+        door.greet(self, channel)
         self.resume_reading()
 
     def let_in(self, session: Session) -> None:
         """Take requests of any kind, for whom the session says."""
         self.session = session
         self._reader.limit_of = request_bytes_max
+        self._on_let_in(self)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the peer still has to show who it is."""
+        return self.session.principal == NOBODY
 
     def answer_by(self, router: Dispatcher) -> None:
         """Let `router` answer from the next request on."""
@@ -186,21 +199,6 @@ class Connection:
         if self._reading:
             self._on_readable()
 
-    def _shake_hands(self) -> None:
-        """Go on with the handshake, in a turn of its own: it may take half a millisecond."""
-        self._will_read = False
-        if self.closed:
-            return
-        try:
-            self._channel.shake_hands()
-        except BlockingIOError:
-            self._await_channel()
-        except OSError as error:
-            self.close(error)
-        else:
-            self._door.greet(self, self._channel)
-            self.resume_reading()
-
     def _await_channel(self) -> None:
         if self._channel.receiving_needs_room:
             self._pause_reading()  # or the loop would call for ever
@@ -210,11 +208,6 @@ class Connection:
 
     def _on_readable(self) -> None:
         self.last_active = self._loop.time()
-        if not self._channel.is_open:
-            self._pause_reading()
-            self._will_read = True
-            self.router.rounds.add(self._shake_hands)
-            return
         try:
             for _ in range(_READS_PER_TURN):
                 memory = self._reader.buffers()

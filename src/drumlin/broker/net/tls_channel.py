@@ -2,8 +2,8 @@
 
 Invariants of OpenSSL, as CPython sets it up:
 - What was decrypted and not received is kept, and the socket does not become readable for it.
-- A write takes all of its bytes or none. One that has to be repeated must be given the same bytes:
-  part of them may be on their way. So the chunk of such a write is kept here.
+- A write takes all of its bytes or none. One that has to be repeated must be given the same bytes,
+  and perhaps more: part of them may be on their way. They may be elsewhere in memory.
 - Once the handshake is over, a write never waits for bytes of the peer, as renegotiation is off.
   A read may wait for room to send: the peer may ask for new keys.
 """
@@ -31,7 +31,6 @@ class TlsChannel:
 
     __slots__ = (
         "_fileno",
-        "_repeated",
         "_scratch",
         "_socket",
         "is_open",
@@ -52,7 +51,6 @@ class TlsChannel:
         self._socket = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         self._fileno = self._socket.fileno()
         self._scratch = memoryview(scratch)
-        self._repeated: Any = None  # the chunk of a write that has to be repeated
         self.is_open = False
         self.receiving_needs_room = False
 
@@ -105,8 +103,6 @@ class TlsChannel:
         return count[0] + self._socket.pending()
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:  # noqa: ARG002  TCP_NODELAY is on
-        if self._repeated is not None:
-            return self._write(self._repeated)
         sent = 0
         try:
             for chunk in _chunks(parts):
@@ -117,23 +113,17 @@ class TlsChannel:
         return sent
 
     def send_file(self, descriptor: int, position: int, size: int) -> int:
-        if self._repeated is not None:
-            return self._write(self._repeated)
         scratch = self._scratch
         count = os.preadv(descriptor, [scratch[: min(size, len(scratch))]], position)
         return self.send((scratch[:count],), more=False) if count else 0
 
     def _write(self, chunk: Any) -> int:
         try:
-            count = self._socket.send(chunk)
+            return self._socket.send(chunk)
         except ssl.SSLWantWriteError:
-            # Scratch memory is for others now.
-            self._repeated = bytes(chunk) if chunk is not self._repeated else chunk
             raise BlockingIOError from None
         except ssl.SSLWantReadError:
             raise ConnectionError("the peer has begun another handshake") from None
-        self._repeated = None
-        return count
 
     def close(self) -> None:
         if self.is_open:
@@ -143,7 +133,10 @@ class TlsChannel:
 
 
 def _chunks(parts: Sequence[Any]) -> Iterator[Any]:
-    """The bytes of all parts, in writes of a good size; small neighbours are joined."""
+    """The bytes of all parts, in writes of a good size; small neighbours are joined.
+
+    If more parts follow at another call, the first chunk has at least the bytes that it had.
+    """
     joined: list[Any] = []
     size = 0
     for part in parts:

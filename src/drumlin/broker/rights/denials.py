@@ -21,6 +21,16 @@ DENIED: Final[Mapping[Kind, ErrorCode]] = {
 }
 
 
+_NAMES: Final[Mapping[Kind, str]] = {
+    Kind.TOPIC: "Topic",
+    Kind.GROUP: "Group",
+    Kind.CLUSTER: "Cluster",
+    Kind.TRANSACTIONAL_ID: "Transactional Id",
+    Kind.DELEGATION_TOKEN: "Delegation Token",
+    Kind.USER: "Delegation Token",
+}
+
+
 def denied(kind: Kind) -> KafkaError:
-    """The error for a resource of this kind."""
-    return KafkaError(DENIED[kind])
+    """The error for a resource of this kind, with Apache Kafka's message."""
+    return KafkaError(DENIED[kind], f"{_NAMES[kind]} authorization failed.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.broker.rights.acls import acls_in, rule_of, target_of
 from drumlin.broker.rights.authorizer import Authorizer
@@ -15,26 +15,14 @@ if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
 
 
-_CLASS: Final = "authorizer.class.name"
-#: Kafka's own, of KRaft and of ZooKeeper: the rules of both are the same.
-_SERVED: Final = (
-    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "kafka.security.authorizer.AclAuthorizer",
-)
-
-
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:
     """The authorizer, without ACLs; None if there is none.
 
     Raises:
-        ConfigError: another class than Kafka's own is asked for, or the super users are no
-            principals.
+        ConfigError: the super users are no principals.
     """
-    name = str(config.value(_CLASS) or "").strip()
-    if not name:
+    if not str(config.value("authorizer.class.name") or "").strip():
         return None
-    if name not in _SERVED:
-        raise ConfigError(_CLASS, name, f"must be {_SERVED[0]}: no other class can be loaded here")
     return Authorizer(
         frozenset(_super_users(config)),
         allows_without_acls=bool(config.value("allow.everyone.if.no.acl.found")),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 #: The principal of a peer that has not shown who it is, and need not.
 ANONYMOUS: Final = "User:ANONYMOUS"
 #: The principal of a peer that has to show who it is, and has not yet. It may do nothing.
 NOBODY: Final = ""
+
+
+#: A principal, and the listener by which it has come.
+Owner: TypeAlias = tuple[str, str]
 
 
 class Session(NamedTuple):
@@ -25,3 +29,8 @@ class Session(NamedTuple):
     is_by_token: bool = False
     #: `time.monotonic()` at which the peer must have logged in again; None: never.
     ends_at_s: float | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of what is kept for the peer's later requests, on whatever connection."""
+        return self.principal, self.listener
