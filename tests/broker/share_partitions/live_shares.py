@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.readable import denies_nothing
@@ -68,7 +69,9 @@ class World:
 
     def join(self, name: str, *partitions: SessionPartition) -> Member:
         member = Member("g", name)
-        self.shares.sessions.open(member, partitions or [SHARED], 1, 10, acknowledges=False)
+        self.shares.sessions.open(
+            member, SESSION.owner, partitions or [SHARED], 1, 10, acknowledges=False
+        )
         return member
 
     async def live(self) -> SharePartitionLeader:
@@ -107,7 +110,7 @@ class World:
     ) -> ShareFetch:
         return ShareFetch(
             self.broker,
-            self.shares.sessions.get(member),
+            self.shares.sessions.get(member, SESSION.owner),
             denies_nothing,
             [SessionPartition(TOPIC_ID, each) for each in range(count)],
             LIMITS,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.sessions import SESSION
 from broker.share_partitions.live_shares import (
     LIMITS,
     SHARED,
@@ -153,13 +154,13 @@ def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
 def test_who_has_come_again_is_not_thrown_out_for_having_left(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
-        left = world.shares.sessions.get(world.join("m"))
+        left = world.shares.sessions.get(world.join("m"), SESSION.owner)
         member = world.join("m")
         live = await world.given(member, 9)
         world.shares.leave(left)
         await live.settle()
         assert await world.accept(member, 0, 9) is ErrorCode.none
-        world.shares.leave(world.shares.sessions.get(member))
+        world.shares.leave(world.shares.sessions.get(member, SESSION.owner))
         assert not world.shares.sessions.has_group("g")
 
     play(tmp_path, scenario)
@@ -169,7 +170,7 @@ def test_members_of_other_groups_go_without_a_trace(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
         member, other = world.join("m"), Member("h", "m")
-        world.shares.sessions.open(other, [SHARED], 1, 10, acknowledges=False)
+        world.shares.sessions.open(other, SESSION.owner, [SHARED], 1, 10, acknowledges=False)
         await world.broker.share_state.initialize("h", TOPIC_ID, 0, 1, 0)
         live = await world.given(member, 9)
         await world.shares.open("h", SHARED).loaded

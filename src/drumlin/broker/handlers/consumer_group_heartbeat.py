@@ -18,7 +18,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.several_apis.subscriptions import check_subscribed, seeing
+from drumlin.broker.several_apis.subscriptions import check_subscribed
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
@@ -86,7 +86,7 @@ def _read(
         regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=owned,
-        sees=seeing(context),
+        sees=context.topic_right(Operation.DESCRIBE),
         must_have_member_id=context.version >= _MEMBER_MAKES_ID,
     )
 

@@ -17,7 +17,6 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import DENIED
-from drumlin.broker.several_apis.subscriptions import seeing
 from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
@@ -62,7 +61,7 @@ async def handle(
         requires_known_member_id=context.version >= _REQUIRES_KNOWN_MEMBER_ID,
         can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
         reason=request.reason,
-        sees=seeing(context),
+        sees=context.topic_right(Operation.DESCRIBE),
     )
     try:
         answer = context.broker.groups.join(request.group_id, join)

@@ -43,14 +43,14 @@ async def handle(
 ) -> ShareAcknowledgeResponse:
     shares = context.broker.shares
     member = member_of(context, request)
-    epoch, principal = request.share_session_epoch, context.session.principal
+    epoch, owner = request.share_session_epoch, context.session.owner
     said = await acknowledgements(request.topics)
     if epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.invalid_share_session_epoch)
     if epoch == FINAL_EPOCH:
-        session = shares.sessions.get(member, principal)
+        session = shares.sessions.get(member, owner)
     else:
-        session = await shares.sessions.go_on(member, epoch, principal=principal)
+        session = await shares.sessions.go_on(member, owner, epoch)
     begun = await begin_to_acknowledge(
         shares,
         member,

@@ -128,18 +128,18 @@ async def _continue_session(
 ) -> tuple[ShareSession, list[SessionPartition]]:
     """The session, and the partitions to fetch; none if the request ends it."""
     shares, epoch = context.broker.shares, request.share_session_epoch
-    principal = context.session.principal
+    owner = context.session.owner
     if epoch == FINAL_EPOCH:
-        return shares.sessions.get(member, principal), []
+        return shares.sessions.get(member, owner), []
     if epoch == INITIAL_EPOCH:
         limit = context.broker.config.group_share_max_share_sessions
         number = id(context.connection)
         session = shares.sessions.open(
-            member, named, number, limit, acknowledges=acknowledges, principal=principal
+            member, owner, named, number, limit, acknowledges=acknowledges
         )
         shares.watch(context.connection)
     else:
-        session = await shares.sessions.go_on(member, epoch, named, forgotten, principal)
+        session = await shares.sessions.go_on(member, owner, epoch, named, forgotten)
     return session, session.in_turn(epoch)
 
 

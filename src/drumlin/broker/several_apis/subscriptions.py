@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Kind, Operation
@@ -16,16 +15,10 @@ async def check_subscribed(context: RequestContext, names: Iterable[str] | None)
     Raises:
         KafkaError: TOPIC_AUTHORIZATION_FAILED, the client may not see one of the topics.
     """
-    if names is None or context.broker.authorizer is None:
+    may_see = context.topic_right(Operation.DESCRIBE)
+    if names is None or may_see is None:
         return
     for name in names:
-        if not context.may(Operation.DESCRIBE, Kind.TOPIC, name):
+        if not may_see(name):
             raise denied(Kind.TOPIC)
         await give_way()
-
-
-def seeing(context: RequestContext) -> Callable[[str], bool] | None:
-    """Whether the client may see a topic; None if it sees all. To be called on the loop."""
-    if context.broker.authorizer is None:
-        return None
-    return partial(context.may, Operation.DESCRIBE, Kind.TOPIC)

@@ -68,6 +68,12 @@ class ShareFetch:
         max_bytes: int,
         max_wait_s: float,
     ) -> None:
+        """
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND, the session has ended meanwhile.
+        """
+        if not broker.shares.sessions.is_open(session):
+            raise KafkaError(ErrorCode.share_session_not_found)
         self.given: dict[SessionPartition, Given] = {}
         self.errors: dict[SessionPartition, ErrorCode] = {}
         self._broker = broker
