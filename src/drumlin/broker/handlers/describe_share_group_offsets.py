@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups.
 
-Without topics: all topics for which a group has state. Version 1 adds the lag: the number of
-records left, including those between delivered ones (KIP-1226).
+Without topics: all topics for which a group has state, and that the client may see. Version 1 adds
+the lag: the number of records left, including those between delivered ones (KIP-1226).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -63,12 +65,15 @@ async def _group(
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     await give_way()
     try:
+        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
             asked = list(context.broker.share_groups.initialized(group_id).items())
         else:
             asked = ((each.topic_name, each.partitions) for each in wanted.topics)
         for name, partitions in asked:
+            if wanted.topics is None and not _may_see(context, name):
+                continue
             topics.append(await _topic(context, group_id, name, partitions))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
@@ -80,13 +85,18 @@ async def _group(
     )
 
 
+def _may_see(context: RequestContext, name: str) -> bool:
+    return context.may(Operation.DESCRIBE, Kind.TOPIC, name)
+
+
 async def _topic(
     context: RequestContext,
     group_id: str,
     name: str,
     partitions: Sequence[int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    topic = context.broker.metadata.image.topics.get(name)
+    is_seen = _may_see(context, name)
+    topic = context.broker.metadata.image.topics.get(name) if is_seen else None
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     await give_way()
     # Side by side, as coordinators and leaders may be on other brokers.
@@ -106,6 +116,8 @@ async def _partition(
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:
+        if not _may_see(context, name):
+            raise denied(Kind.TOPIC)
         if topic_id != _NO_TOPIC:  # no offsets for a topic that does not exist, as in Kafka
             state = await context.broker.share_groups.state_of(group_id, topic_id, index)
             lag = await _lag(context, name, index, state)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import give_way
@@ -34,6 +36,8 @@ _TOPICS: Final = {
     _TRANSACTION: TRANSACTION_STATE,
     _SHARE: SHARE_GROUP_STATE,
 }
+#: The resources of which a key is the name.
+_KINDS: Final = {_GROUP: Kind.GROUP, _TRANSACTION: Kind.TRANSACTIONAL_ID}
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
 _SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; for several keys it is empty
@@ -79,18 +83,20 @@ async def handle(
 
 
 async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
-    topic_name = _TOPICS.get(key_type)
-    if topic_name is None or (key_type == _SHARE and not _is_share_key(context, key)):
+    topic_name, kind = _TOPICS.get(key_type), _KINDS.get(key_type)
+    if kind is not None and not context.may(Operation.DESCRIBE, kind, key):
+        return _Found(DENIED[kind])
+    if topic_name is None or (key_type == _SHARE and context.version < _FIRST_WITH_SHARE):
+        return _Found(ErrorCode.invalid_request)
+    if key_type == _SHARE and not context.may_cluster(Operation.CLUSTER_ACTION):
+        return _Found(DENIED[Kind.CLUSTER])
+    if key_type == _SHARE and not is_coordinator_key(key):
         return _Found(ErrorCode.invalid_request)
     try:
         partition = await context.broker.coordinators[topic_name].find_partition(key)
     except KafkaError:
         return _Found(ErrorCode.coordinator_not_available)
     return _leader(context, topic_name, partition)
-
-
-def _is_share_key(context: RequestContext, key: str) -> bool:
-    return context.version >= _FIRST_WITH_SHARE and is_coordinator_key(key)
 
 
 def _leader(context: RequestContext, topic_name: str, partition: int) -> _Found:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
-from drumlin.wire.error_codes import KafkaError
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.turns import give_way
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -19,17 +23,34 @@ if TYPE_CHECKING:
     Group = TypeVar("Group", DescribedConsumerGroup, DescribedShareGroup)
 
 
-#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+_UNSEEN_TOPIC: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
 
 
 def authorized_operations(
+    context: RequestContext,
     request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
+    group_id: str,
 ) -> int:
-    """The client's authorized operations on groups, if requested; every client is authorized for
-    all.
+    """The client's authorized operations on a group, if requested."""
+    if not request.include_authorized_operations:
+        return OPERATIONS_NOT_ASKED
+    return context.operations(Kind.GROUP, group_id)
+
+
+async def check_described(context: RequestContext, topics: Iterable[str]) -> None:
+    """Check that the client may see all topics that members of a group have.
+
+    Raises:
+        KafkaError: TOPIC_AUTHORIZATION_FAILED, for the group as a whole.
     """
-    return _GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    if context.broker.authorizer is None:
+        return
+    for name in topics:
+        if not context.may(Operation.DESCRIBE, Kind.TOPIC, name):
+            raise KafkaError(ErrorCode.topic_authorization_failed, _UNSEEN_TOPIC)
+        await give_way()
 
 
 def refused_group(described_group: type[Group], group_id: str, error: KafkaError) -> Group:
