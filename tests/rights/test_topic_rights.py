@@ -184,10 +184,9 @@ def test_described_topics_are_those_that_may_be_seen(secured: SecuredDrumlin) ->
 # -- CreateTopics ------------------------------------------------------------------------
 
 
-def _create(client: RawClient, *names: str, version: int = 7) -> list[Any]:
+def _create(client: RawClient, *names: str, timeout: int = 20_000) -> list[Any]:
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
-    answer = client.ask("create_topics", version, topics=topics, timeout=20_000)
-    return list(answer.topics)
+    return list(client.ask("create_topics", 7, topics=topics, timeout=timeout).topics)
 
 
 def test_who_creates_may_not_know_the_configuration(secured: SecuredDrumlin) -> None:
@@ -205,6 +204,25 @@ def test_who_creates_may_not_know_the_configuration(secured: SecuredDrumlin) -> 
             assert topic.configs
             codes = {each.name: each.error_code for each in _create(alice, "a-seen", "hidden")}
             assert codes == {"a-seen": _EXISTS, "hidden": _TAF}
+
+
+def test_rights_are_asked_before_the_time_is_over(secured: SecuredDrumlin) -> None:
+    growth = {"name": "a-seen", "count": 9, "assignments": None}
+    with secured.login("alice") as alice:
+        assert [each.error_code for each in _create(alice, "a-made", timeout=0)] == [_TAF]
+        answer = alice.ask("create_partitions", 3, topics=[growth], timeout=0)
+        assert [each.error_code for each in answer.results] == [_TAF]
+
+
+def test_a_change_without_value_is_refused_before_rights_are_asked(
+    secured: SecuredDrumlin,
+) -> None:
+    config = {"name": "retention.ms", "value": None}
+    resource = {"resource_type": 2, "resource_name": "a-seen", "configs": [config]}
+    with secured.login("alice") as alice:
+        for api, version in (("alter_configs", 2), ("incremental_alter_configs", 1)):
+            answer = alice.ask(api, version, resources=[resource])
+            assert [each.error_code for each in answer.responses] == [_INVALID]
 
 
 def test_duplicates_are_refused_before_rights_are_asked(secured: SecuredDrumlin) -> None:
