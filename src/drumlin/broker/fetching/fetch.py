@@ -101,7 +101,7 @@ class Fetch:
         #: The partitions of a topic that this broker leads now, by index, as bytes name the topic.
         #: There are none where the right is lacking: `missing` says so.
         self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = led_topics(
-            broker.partitions, self._may_read, by_id=self.by_id
+            broker, self._may_read, by_id=self.by_id
         )
         self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)

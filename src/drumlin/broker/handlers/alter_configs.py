@@ -30,9 +30,9 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
     broker = context.broker
 
     async def alter(wanted: AlterConfigsResource) -> None:
+        check_changes([KeyChange(Operation.SET, each.name, each.value) for each in wanted.configs])
         kind, name = wanted.resource_type, wanted.resource_name
         require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
-        check_changes([KeyChange(Operation.SET, each.name, each.value) for each in wanted.configs])
         resource = check_resource(broker, kind, name)
         # No value is None: that is checked above.
         configs = {each.name: each.value or "" for each in wanted.configs}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.broker.configs.config_entries import created_topic_entries
@@ -42,24 +42,29 @@ from drumlin.wire.protocol.create_topics import (
 _CONFIGS_FROM: Final = 5
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
+_REPEATED: Final = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
+_DENIED: Final = KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 class _Sorted(NamedTuple):
-    """A request's topics to create, and the names that it gives more than once."""
+    """A request's topics to create, the names that it gives more than once, and those of topics
+    that may not be created.
+    """
 
     requested: list[RequestedTopic]
     duplicates: Sequence[str]
-    names: Sequence[str]
+    denied: Sequence[str]
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    wanted = await _sort(request.topics)
+    wanted = await _sort(context, request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
         check_partition_total(context.broker, wanted.requested)
     except KafkaError as error:
-        return await _respond((), wanted.names, error)
+        refused = [each.name for each in wanted.requested]
+        return await _respond((), {error: [*refused, *wanted.duplicates], _DENIED: wanted.denied})
     # All are checked against the existing topics only: names within one request may collide.
     plans = await _plan_all(context, wanted.requested)
 
@@ -67,36 +72,39 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         return await _create(context, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
-    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-    return await _respond(results, wanted.duplicates, refusal)
+    return await _respond(results, {_REPEATED: wanted.duplicates, _DENIED: wanted.denied})
 
 
 async def _respond(
-    results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
+    results: Sequence[CreatableTopicResult], refused: Mapping[KafkaError, Sequence[str]]
 ) -> CreateTopicsResponse:
     topics = list(results)
-    for name in refused:
-        topics.append(_failed(name, error))
-        await give_way()
+    for error, names in refused.items():
+        for name in names:
+            topics.append(_failed(name, error))
+            await give_way()
     return CreateTopicsResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
-async def _sort(topics: Sequence[CreatableTopic]) -> _Sorted:
+async def _sort(context: RequestContext, topics: Sequence[CreatableTopic]) -> _Sorted:
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
         await give_way()
-    requested = []
+    requested, denied = [], []
     for topic in topics:
         if named[topic.name] == 1:
-            requested.append(_requested(topic))
+            if may_create(context, topic.name):
+                requested.append(_requested(topic))
+            else:
+                denied.append(topic.name)
         await give_way()
     duplicates = []
     for name, count in named.items():
         if count > 1:
             duplicates.append(name)
         await give_way()
-    return _Sorted(requested, duplicates, list(named))
+    return _Sorted(requested, duplicates, denied)
 
 
 def _requested(topic: CreatableTopic) -> RequestedTopic:
@@ -123,7 +131,6 @@ async def _plan_all(
 
 def _plan(context: RequestContext, topic: RequestedTopic) -> TopicPlan | KafkaError:
     try:
-        _require_right(context, topic.name)
         if len(topic.configs) > _KEYS_MAX:
             message = f"{_KEYS_MAX} keys of a topic can be set at once"
             raise KafkaError(ErrorCode.policy_violation, message)
@@ -134,11 +141,6 @@ def _plan(context: RequestContext, topic: RequestedTopic) -> TopicPlan | KafkaEr
         )  # a traceback would refer to the list that holds the error
 
 
-def _require_right(context: RequestContext, name: str) -> None:
-    if not may_create(context, name):
-        raise KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
-
-
 async def _create(
     context: RequestContext,
     name: str,
@@ -147,10 +149,11 @@ async def _create(
 ) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
         return _failed(name, plan)
+    if not may_create(context, name):  # any more
+        return _failed(name, _DENIED)
     topic_id = uuid.uuid4()
     if not validate_only:
         try:
-            _require_right(context, name)  # it may have been taken meanwhile
             topic_id = (await create_topic(context.broker, plan)).topic_id
         except KafkaError as error:
             return _failed(name, error)

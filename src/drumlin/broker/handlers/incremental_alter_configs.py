@@ -40,10 +40,10 @@ async def handle(
     broker = context.broker
 
     async def alter(wanted: AlterConfigsResource) -> None:
-        kind, name = wanted.resource_type, wanted.resource_name
-        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
         changes = [_change(each) for each in wanted.configs]
         check_changes(changes)
+        kind, name = wanted.resource_type, wanted.resource_name
+        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
         if kind == BROKER_LOGGER:
             _alter_loggers(broker.node_id, name, changes, request.validate_only)
             return

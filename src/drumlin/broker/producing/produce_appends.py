@@ -85,7 +85,7 @@ class ProduceAppends:
         self._request = request
         version = context.header.api_version
         self._led_of = led_topics(
-            context.broker.partitions,
+            context.broker,
             context.topic_right(Operation.WRITE),
             by_id=version >= TOPIC_IDS_FROM,
         )
