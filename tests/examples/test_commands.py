@@ -22,7 +22,8 @@ from examples.conftest import PIPELINES, NewTopic
 from rig.brokers.drumlin_server import running_server
 from rig.jvm.java import spark_environment
 from rig.servers.certificates import Certificates
-from rig.servers.secured_kafka import SCRAM_PASSWORD, SecuredKafka
+from rig.servers.secured_kafka import SecuredKafka
+from rig.servers.secured_listeners import SCRAM_PASSWORD
 from rig.waiting import wait_until
 
 

@@ -11,7 +11,8 @@ from drumlin.peer.security.settings import SecurityOptionError
 from drumlin.security import Plain, Security, Tls
 from drumlin.spark.options.options import SourceOptions
 from rig.servers.certificates import Certificates
-from rig.servers.secured_kafka import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, SecuredKafka
+from rig.servers.secured_kafka import SecuredKafka
+from rig.servers.secured_listeners import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD
 from security.test_tokens import Endpoint
 
 MODULES = "org.apache.kafka.common.security"

@@ -24,6 +24,16 @@ from typing import Any, Final
 _RECORD_BYTES: Final = 16 * 1024
 #: Bytes of a write: much more would be encrypted again and again while the socket has no room.
 _CHUNK_BYTES: Final = 64 * 1024
+#: What OpenSSL finds at the beginning of a plain connection.
+_NOT_TLS: Final = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "UNKNOWN_PROTOCOL",
+)
+#: A fatal alert in the clear: protocol_version.
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
+_DRAINED_BYTES: Final = 64 * 1024
 
 
 class TlsChannel:
@@ -64,7 +74,18 @@ class TlsChannel:
             raise self._waiting_for(room=False) from None
         except ssl.SSLWantWriteError:
             raise self._waiting_for(room=True) from None
+        except ssl.SSLError as error:
+            if error.reason in _NOT_TLS:
+                self._say_that_it_is_tls()
+            raise
         self.is_open = True
+
+    def _say_that_it_is_tls(self) -> None:
+        """Send the alert that OpenSSL leaves out; as in Java, so that a plain client can tell."""
+        plain = socket.socket
+        with contextlib.suppress(OSError):
+            plain.recv(self._socket, _DRAINED_BYTES)  # what is unread would reset the connection
+            plain.send(self._socket, _ALERT)
 
     def certificate(self) -> bytes | None:
         """The certificate that the peer has shown, as DER."""
