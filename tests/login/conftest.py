@@ -8,8 +8,8 @@ import pytest
 
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 from rig.data.raw import RawClient
+from rig.data.secured_listeners import PASSWORD
 from rig.servers.secured_kafka import SecuredKafka
-from rig.servers.secured_listeners import PASSWORD
 
 
 @pytest.fixture(scope="package")

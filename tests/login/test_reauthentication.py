@@ -10,8 +10,8 @@ import pytest
 from login.conftest import Peer
 from rig.brokers.secured_drumlin import running_secured_drumlin
 from rig.data.raw import Closed, RawClient
+from rig.data.secured_listeners import PASSWORD
 from rig.servers.secured_kafka import SecuredKafka
-from rig.servers.secured_listeners import PASSWORD
 from rig.waiting import wait_until
 
 _AUTHENTICATION_FAILED = 58

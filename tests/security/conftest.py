@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
+from rig.data.secured_listeners import Secured
 from rig.servers.certificates import Certificates
-from rig.servers.secured_listeners import Secured
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drumlin.cli import app
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.certificates import Certificates
-from rig.servers.secured_listeners import PASSWORD, Secured
 
 QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -23,9 +23,9 @@ from drumlin.client.errors import (
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
+from rig.data.secured_listeners import PASSWORD, SCRAM_PASSWORD, SESSION_MS, Secured
 from rig.jvm.jars import java
 from rig.servers.certificates import KEY_PASSWORD, Certificates
-from rig.servers.secured_listeners import PASSWORD, SCRAM_PASSWORD, SESSION_MS, Secured
 from rig.waiting import wait_until
 from security.test_tokens import Endpoint, jwt, login
 

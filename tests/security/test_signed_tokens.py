@@ -10,7 +10,7 @@ import pytest
 import drumlin
 from drumlin.client.errors import AuthenticationFailed
 from drumlin.security import Security
-from rig.servers.secured_listeners import AUDIENCE, ISSUER, Secured
+from rig.data.secured_listeners import AUDIENCE, ISSUER, Secured
 from rig.servers.token_signer import TokenSigner
 from security.test_tokens import Endpoint, login
 

@@ -18,8 +18,8 @@ from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
 from drumlin.client.transactions.errors import TransactionFailed
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.security import Plain, Security
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, granted, withdraw
-from rig.servers.secured_listeners import PASSWORD, Secured
 
 pytestmark = pytest.mark.kafka
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.raw import RawClient
-from rig.ports import free_ports
-from rig.servers.certificates import Certificates
-from rig.servers.secured_listeners import (
+from rig.data.secured_listeners import (
     LISTENERS,
     SCRAM_PASSWORD,
     listed,
@@ -18,6 +16,8 @@ from rig.servers.secured_listeners import (
     make_topics,
     protocols,
 )
+from rig.ports import free_ports
+from rig.servers.certificates import Certificates
 from rig.servers.token_signer import TokenSigner
 
 _HASHES = {1: "sha256", 2: "sha512"}

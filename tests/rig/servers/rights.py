@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from rig.data.raw import RawClient
-from rig.servers.secured_listeners import Secured
+from rig.data.secured_listeners import Secured
 from rig.waiting import wait_until
 
 LITERAL, PREFIXED = 3, 4

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rig.ports import free_ports
-from rig.servers.apache_kafka import JVM, ApacheKafka
-from rig.servers.certificates import Certificates
-from rig.servers.secured_listeners import (
+from rig.data.secured_listeners import (
     LISTENERS,
     SCRAM_PASSWORD,
     listed,
@@ -15,6 +12,9 @@ from rig.servers.secured_listeners import (
     make_topics,
     protocols,
 )
+from rig.ports import free_ports
+from rig.servers.apache_kafka import JVM, ApacheKafka
+from rig.servers.certificates import Certificates
 from rig.servers.token_signer import TokenSigner
 
 

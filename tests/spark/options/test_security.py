@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from drumlin.peer.security.settings import SecurityOptionError
 from drumlin.security import Plain, Security, Tls
 from drumlin.spark.options.options import SourceOptions
+from rig.data.secured_listeners import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD
 from rig.servers.certificates import Certificates
 from rig.servers.secured_kafka import SecuredKafka
-from rig.servers.secured_listeners import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD
 from security.test_tokens import Endpoint
 
 MODULES = "org.apache.kafka.common.security"

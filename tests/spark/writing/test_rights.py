@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import sink
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.rights import (
     CREATE,
     GROUP,
@@ -27,7 +28,6 @@ from rig.servers.rights import (
     Right,
     granted,
 )
-from rig.servers.secured_listeners import PASSWORD, Secured
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.deep]
 

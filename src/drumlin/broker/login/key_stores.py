@@ -1,4 +1,4 @@
-"""PKCS12 stores as PEM. `cryptography`, which is an extra, is imported only for them."""
+"""PKCS12 stores as PEM. `cryptography`, which takes a while to import, is imported only here."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ def pem_of_pkcs12(data: bytes, password: str | None, *, what: str) -> str:
     Raises:
         SecurityOptionError: the store cannot be read, or not with this password.
     """
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError:
-        message = "to read PKCS12 needs the package cryptography: pip install 'drumlin[security]'"
-        raise SecurityOptionError(f"{what}: {message}") from None
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:

@@ -16,7 +16,6 @@ from drumlin.broker.login.mechanisms.exchange import Exchange
 from drumlin.broker.login.mechanisms.oauthbearer import OAuthBearerExchange, Validate
 from drumlin.broker.login.mechanisms.plain import PlainExchange
 from drumlin.broker.login.mechanisms.scram import HASHES, ScramCredential, ScramExchange
-from drumlin.broker.login.tokens import SignedTokens, TokenRules, UnsecuredTokens
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
@@ -74,6 +73,8 @@ def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
 
 
 def _validator(config: BrokerConfig, listener: str) -> Validate:
+    from drumlin.broker.login.tokens import SignedTokens, TokenRules, UnsecuredTokens
+
     def value(name: str) -> Any:
         return config.of_listener(listener, f"sasl.oauthbearer.{name}")
 

@@ -61,13 +61,6 @@ class ScramCredential:
         )
 
     @classmethod
-    def of_password(cls, mechanism: str, password: str, iterations: int) -> ScramCredential:
-        """A new credential, with a salt of its own. Takes milliseconds."""
-        salt = secrets.token_bytes(24)
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
-        return cls.of_salted(mechanism, salt, salted, iterations)
-
-    @classmethod
     def of_text(cls, text: str) -> ScramCredential:
         """The credential in the text that Apache Kafka keeps in ZooKeeper.
 
