@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.rights.denials import denied
+from drumlin.broker.rights.denials import DENIED, denied
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -31,6 +32,12 @@ _NO_LAG: Final = -1
 #: Topics, and their partitions.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
+_DENIED: Final = partial(
+    DescribeShareGroupOffsetsResponseGroup,
+    topics=(),
+    error_code=DENIED[Kind.GROUP],
+    error_message=None,
+)
 
 
 async def handle(
@@ -64,8 +71,9 @@ async def _group(
     code, message = ErrorCode.none, None
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     await give_way()
+    if not context.may(Operation.DESCRIBE, Kind.GROUP, group_id):
+        return _DENIED(group_id=group_id)
     try:
-        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
             asked = list(context.broker.share_groups.initialized(group_id).items())
