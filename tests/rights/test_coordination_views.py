@@ -270,15 +270,15 @@ def test_share_offsets_in_all_topics_are_those_in_seen_ones(
         groups = [{"group_id": "a-started", "topics": wanted}]
         (group,) = clients.alice.ask("describe_share_group_offsets", 1, groups=groups).groups
         return [
-            (each.topic_name, part.error_code, part.start_offset, part.lag)
+            (each.topic_name, each.topic_id is None, part.error_code, part.start_offset, part.lag)
             for each in group.topics
             for part in each.partitions
         ]
 
     named = [{"topic_name": _UNSEEN, "partitions": [0]}]
     with granted(secured, _SEE_GROUP, _SEE_TOPIC):
-        assert told(None) == [(_SEEN, 0, 0, 0)]
-        assert told(named) == [(_UNSEEN, _TAF, -1, -1)]
+        assert told(None) == [(_SEEN, False, 0, 0, 0)]
+        assert told(named) == [(_UNSEEN, True, _TAF, -1, -1)]
     with granted(secured, (Kind.GROUP, Operation.READ), (Kind.TOPIC, Operation.READ)):
         answer = clients.alice.ask("alter_share_group_offsets", 0, **asked)
     codes = {each.topic_name: each.partitions[0].error_code for each in answer.responses}
