@@ -103,8 +103,9 @@ async def _topic(
     name: str,
     partitions: Sequence[int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    is_seen = _may_see(context, name)
-    topic = context.broker.metadata.image.topics.get(name) if is_seen else None
+    if not _may_see(context, name):
+        return await _denied_topic(name, partitions)
+    topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     await give_way()
     # Side by side, as coordinators and leaders may be on other brokers.
@@ -118,14 +119,33 @@ async def _topic(
     )
 
 
+async def _denied_topic(
+    name: str, partitions: Sequence[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    refusal, told = denied(Kind.TOPIC), []
+    for index in partitions:
+        told.append(
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=UNINITIALIZED_OFFSET,
+                leader_epoch=0,
+                lag=_NO_LAG,
+                error_code=refusal.code,
+                error_message=refusal.message,
+            )
+        )
+        await give_way()
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=_NO_TOPIC, partitions=tuple(told)
+    )
+
+
 async def _partition(
     context: RequestContext, group_id: str, name: str, topic_id: UUID, index: int
 ) -> DescribeShareGroupOffsetsResponsePartition:
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:
-        if not _may_see(context, name):
-            raise denied(Kind.TOPIC)
         if topic_id != _NO_TOPIC:  # no offsets for a topic that does not exist, as in Kafka
             state = await context.broker.share_groups.state_of(group_id, topic_id, index)
             lag = await _lag(context, name, index, state)
