@@ -75,6 +75,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
         coordinator = new_coordinator(log, settings, SystemClock(), topics)
         broker = SimpleNamespace(
             node_id=1,
+            authorizer=None,
             config=BrokerConfig.load({}),
             groups=coordinator,
             share_groups=SimpleNamespace(is_share_group=lambda _: False),

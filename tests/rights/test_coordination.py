@@ -170,6 +170,12 @@ _ROWS = (
     ),
     Row("share_group_describe", 1, {"group_ids": ["a-none"]}, (_SEE_GROUP,)),
     Row("share_fetch", 1, {**_SHARED, "topics": _FETCHED}, (_READ_GROUP, _READ_TOPIC)),
+    Row(
+        "share_fetch",
+        1,
+        {**_SHARED, "topics": [{"topic_id": _ID, "partitions": [{"partition_index": 99}]}]},
+        (_READ_GROUP, _READ_TOPIC),
+    ),
     Row("share_acknowledge", 1, {**_SHARED, "share_session_epoch": 7}, (_READ_GROUP,)),
     Row(
         "describe_share_group_offsets",

@@ -35,8 +35,8 @@ def clients(secured: SecuredDrumlin) -> Iterator[Clients]:
     with secured.login("root") as root, secured.login("alice") as alice:
         for kind, key in enumerate(("a-x", "a-x")):
             root.ask("find_coordinator", 4, coordinator_keys=[key], key_type=kind)
-        for group in ("a-offsets", "b-offsets"):
-            wait_until(lambda group=group: not refusals(_commit(root, group)), "the coordinator")
+        wait_until(lambda: not refusals(_commit(root, "a-offsets")), "the coordinator")
+        wait_until(lambda: not refusals(_commit(root, "b-offsets")), "the coordinator")
         for transactional_id in ("a-open", "b-open"):
             _begin(root, transactional_id)
         yield Clients(root, alice)
@@ -79,6 +79,49 @@ def test_a_denied_join_tells_nothing(clients: Clients) -> None:
     assert clients.alice.ask("end_txn", 5, transactional_id="a-open").producer_id == -1
     found = clients.alice.ask("find_coordinator", 4, coordinator_keys=["a-g"]).coordinators[0]
     assert (found.node_id, found.host, found.port) == (-1, "", -1)
+
+
+def test_the_message_of_a_denial_is_that_of_apache_kafka(clients: Clients) -> None:
+    alice = clients.alice
+    assert (
+        alice.ask("find_coordinator", 3, key="a-g").error_message == "Group authorization failed."
+    )
+    for kind, message in ((0, ""), (1, ""), (2, "Cluster authorization failed.")):
+        answer = alice.ask("find_coordinator", 6, coordinator_keys=["a-g"], key_type=kind)
+        assert answer.coordinators[0].error_message == message
+    for group_kind, more in (("consumer", {"topic_partitions": None}), ("share", {})):
+        asked = {"group_id": "a-g", "member_id": "one", **more}
+        assert alice.ask(f"{group_kind}_group_heartbeat", 1, **asked).error_message is None
+        described = alice.ask(f"{group_kind}_group_describe", 1, group_ids=["a-g"]).groups[0]
+        assert (described.error_code, described.error_message) == (_GAF, None)
+    groups = [{"group_id": "a-g", "topics": None}]
+    described = alice.ask("describe_share_group_offsets", 1, groups=groups).groups[0]
+    assert (described.error_code, described.error_message) == (_GAF, None)
+
+
+def test_each_partition_that_joins_no_transaction_is_told_why(
+    secured: SecuredDrumlin, clients: Clients
+) -> None:
+    topics = [{"name": name, "partitions": [0]} for name in (_UNSEEN, "a-missing", _SEEN)]
+    asked = {"v3_and_below_transactional_id": "a-open", "v3_and_below_topics": topics}
+    with granted(secured, (Kind.TRANSACTIONAL_ID, Operation.WRITE), (Kind.TOPIC, Operation.WRITE)):
+        answer = clients.alice.ask("add_partitions_to_txn", 3, **asked)
+    told = [
+        (each.name, part.partition_error_code)
+        for each in answer.results_by_topic_v3_and_below
+        for part in each.results_by_partition
+    ]
+    assert told == [(_UNSEEN, _TAF), ("a-missing", 3), (_SEEN, 55)]
+
+
+def test_denied_markers_are_told_of_every_producer(clients: Clients) -> None:
+    marker: dict[str, Any] = {"producer_id": 1, "topics": [], "coordinator_epoch": 0}
+    known = marker | {
+        "producer_id": 2,
+        "topics": [{"name": _SEEN, "partition_indexes": [0]}],
+    }
+    answer = clients.alice.ask("write_txn_markers", 1, markers=[marker, known])
+    assert [(each.producer_id, len(each.topics)) for each in answer.markers] == [(1, 0), (2, 1)]
 
 
 def test_offsets_in_all_topics_are_those_in_seen_ones(
@@ -186,7 +229,11 @@ def test_a_group_is_described_to_whom_sees_all_its_topics(
     secured: SecuredDrumlin, clients: Clients, kind: str
 ) -> None:
     root, group = clients.root, f"a-{kind}"
-    asked = {"group_id": group, "member_id": "one", "subscribed_topic_names": [_SEEN]}
+    asked: dict[str, Any] = {
+        "group_id": group,
+        "member_id": "one",
+        "subscribed_topic_names": [_SEEN],
+    }
     if kind == "consumer":
         asked |= {"rebalance_timeout": 60_000, "topic_partitions": []}
 
@@ -223,15 +270,15 @@ def test_share_offsets_in_all_topics_are_those_in_seen_ones(
         groups = [{"group_id": "a-started", "topics": wanted}]
         (group,) = clients.alice.ask("describe_share_group_offsets", 1, groups=groups).groups
         return [
-            (each.topic_name, part.error_code, part.start_offset, part.lag)
+            (each.topic_name, each.topic_id is None, part.error_code, part.start_offset, part.lag)
             for each in group.topics
             for part in each.partitions
         ]
 
     named = [{"topic_name": _UNSEEN, "partitions": [0]}]
     with granted(secured, _SEE_GROUP, _SEE_TOPIC):
-        assert told(None) == [(_SEEN, 0, 0, 0)]
-        assert told(named) == [(_UNSEEN, _TAF, -1, -1)]
+        assert told(None) == [(_SEEN, False, 0, 0, 0)]
+        assert told(named) == [(_UNSEEN, True, _TAF, -1, -1)]
     with granted(secured, (Kind.GROUP, Operation.READ), (Kind.TOPIC, Operation.READ)):
         answer = clients.alice.ask("alter_share_group_offsets", 0, **asked)
     codes = {each.topic_name: each.partitions[0].error_code for each in answer.responses}

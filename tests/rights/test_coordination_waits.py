@@ -80,6 +80,12 @@ def test_a_member_without_rights_is_told_of_no_generation_and_no_assignment(
         led, joined = (each.receive("join_group", 3) for each in (leader, alice))
         assert (led.leader, joined.error_code) == (led.member_id, 0)
         both = led.member_id, joined.member_id
+        with secured.login("bob") as bob:  # who may not do this, and changes nothing
+            assigned = _sync(led.generation_id, led.member_id, *both)
+            assert bob.ask("sync_group", 3, **assigned).error_code == _GAF
+            assert bob.ask("join_group", 3, **_join()).error_code == _GAF
+        assert len(_members(administrator)) == 2
+        assert _group(administrator).group_state == "CompletingRebalance"
         leader.ask("sync_group", 3, **_sync(led.generation_id, led.member_id, *both))
         own = _sync(joined.generation_id, joined.member_id)
         assert alice.ask("sync_group", 3, **own).assignment == b"x"
@@ -100,8 +106,12 @@ def test_a_member_without_rights_is_told_of_no_generation_and_no_assignment(
         assert (answer.error_code, answer.assignment) == (_GAF, b"")
 
 
+def _group(client: RawClient) -> Any:
+    return client.ask("describe_groups", 5, groups=["a-waiting"]).groups[0]
+
+
 def _members(client: RawClient) -> Any:
-    return client.ask("describe_groups", 5, groups=["a-waiting"]).groups[0].members
+    return _group(client).members
 
 
 # -- the consumer protocol ---------------------------------------------------------------------

@@ -146,8 +146,8 @@ def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[s
     assert told == list(map(make, range(_ENTRIES)))
 
 
-def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
-    """The error of internal topics comes before that of missing ones; others are not looked at."""
+def test_partitions_that_cannot_join_are_told_why_and_others_join_neither() -> None:
+    """The reason for an internal topic comes before the question whether it is there."""
     context = _context(24, 3)
     context.broker.metadata.image.has_partition_of = lambda topic, _: topic == "t"  # type: ignore[misc]
 
@@ -160,7 +160,7 @@ def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
     forbidden = ErrorCode.topic_authorization_failed
     assert told("t", "u") == {"t": skipped, "u": missing}
     assert told("u", "__consumer_offsets", "t") == {
-        "u": skipped,
+        "u": missing,
         "__consumer_offsets": forbidden,
         "t": skipped,
     }

@@ -121,20 +121,15 @@ async def _sort(
     refused = await _refused(context, transactional_id, topics)
     named = await counted((topic.name, index) for topic in topics for index in topic.partitions)
     codes: list[ErrorCode] = []
-    refusal = ErrorCode.none
+    is_refused = False
     for name, index in named:
         code = refused.get(name, ErrorCode.none)
-        if code is not ErrorCode.none:
-            refusal = code
-        elif not has_partition(name, index):
+        if code is ErrorCode.none and not has_partition(name, index):
             code = ErrorCode.unknown_topic_or_partition
-            if refusal is ErrorCode.none:
-                refusal = code
+        is_refused = is_refused or code is not ErrorCode.none
         codes.append(code)
         await give_way()
-    if refusal is ErrorCode.none:
-        return list(named), []
-    return [], await _not_added(named, codes, refusal)
+    return ([], await _not_added(named, codes)) if is_refused else (list(named), [])
 
 
 async def _refused(
@@ -154,13 +149,11 @@ async def _refused(
     return refused
 
 
-async def _not_added(
-    named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
-) -> Codes:
+async def _not_added(named: Iterable[TopicPartition], codes: list[ErrorCode]) -> Codes:
     """The codes if some partitions are refused: the others are not attempted."""
-    told = []
+    told: Codes = []
     for each, code in zip(named, codes, strict=True):
-        told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))
+        told.append((each, ErrorCode.operation_not_attempted if code is ErrorCode.none else code))
         await give_way()
     return told
 

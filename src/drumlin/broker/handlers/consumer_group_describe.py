@@ -12,12 +12,9 @@ from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.several_apis.group_descriptions import (
-    authorized_operations,
-    check_described,
-    refused_group,
-)
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
+from drumlin.broker.several_apis.group_rights import check_described, require_group
 from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Progress
@@ -59,7 +56,7 @@ async def _describe(
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
-        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
+        require_group(context, Operation.DESCRIBE, group_id)
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
         group = context.broker.groups.consumer_group(group_id)

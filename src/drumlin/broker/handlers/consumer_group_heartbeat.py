@@ -17,8 +17,8 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.parts.parts import BrokerData
-from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.several_apis.subscriptions import check_subscribed
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.group_rights import check_subscribed, require_group
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
@@ -53,7 +53,7 @@ async def handle(
     try:
         if not _is_served(context.broker):
             raise KafkaError(ErrorCode.unsupported_version)
-        context.require(Operation.READ, Kind.GROUP, request.group_id)
+        require_group(context, Operation.READ, request.group_id)
         check_named(request.subscribed_topic_names)
         await check_subscribed(context, request.subscribed_topic_names)
         owned = None if topics is None else await _owned(topics)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.rights.denials import denied
+from drumlin.broker.rights.denials import DENIED, denied
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -31,6 +32,12 @@ _NO_LAG: Final = -1
 #: Topics, and their partitions.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
+_DENIED: Final = partial(
+    DescribeShareGroupOffsetsResponseGroup,
+    topics=(),
+    error_code=DENIED[Kind.GROUP],
+    error_message=None,
+)
 
 
 async def handle(
@@ -64,8 +71,9 @@ async def _group(
     code, message = ErrorCode.none, None
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     await give_way()
+    if not context.may(Operation.DESCRIBE, Kind.GROUP, group_id):
+        return _DENIED(group_id=group_id)
     try:
-        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
             asked = list(context.broker.share_groups.initialized(group_id).items())
@@ -95,8 +103,9 @@ async def _topic(
     name: str,
     partitions: Sequence[int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    is_seen = _may_see(context, name)
-    topic = context.broker.metadata.image.topics.get(name) if is_seen else None
+    if not _may_see(context, name):
+        return await _denied_topic(name, partitions)
+    topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     await give_way()
     # Side by side, as coordinators and leaders may be on other brokers.
@@ -110,14 +119,33 @@ async def _topic(
     )
 
 
+async def _denied_topic(
+    name: str, partitions: Sequence[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    refusal, told = denied(Kind.TOPIC), []
+    for index in partitions:
+        told.append(
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=UNINITIALIZED_OFFSET,
+                leader_epoch=0,
+                lag=_NO_LAG,
+                error_code=refusal.code,
+                error_message=refusal.message,
+            )
+        )
+        await give_way()
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=_NO_TOPIC, partitions=tuple(told)
+    )
+
+
 async def _partition(
     context: RequestContext, group_id: str, name: str, topic_id: UUID, index: int
 ) -> DescribeShareGroupOffsetsResponsePartition:
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:
-        if not _may_see(context, name):
-            raise denied(Kind.TOPIC)
         if topic_id != _NO_TOPIC:  # no offsets for a topic that does not exist, as in Kafka
             state = await context.broker.share_groups.state_of(group_id, topic_id, index)
             lag = await _lag(context, name, index, state)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.rights.denials import DENIED
+from drumlin.broker.rights.denials import DENIED, denied
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import give_way
@@ -48,6 +48,7 @@ class _Found(NamedTuple):
     node_id: int = _NO_NODE
     host: str = ""
     port: int = -1
+    message: str = ""
 
 
 async def handle(
@@ -60,7 +61,7 @@ async def handle(
         return FindCoordinatorResponse(
             throttle_time=ZERO,
             error_code=found.code,
-            error_message=_SUCCESS_MESSAGE if succeeded else found.code.name,
+            error_message=_SUCCESS_MESSAGE if succeeded else found.message or found.code.name,
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -76,20 +77,32 @@ async def handle(
                 host=found.host,
                 port=found.port,
                 error_code=found.code,
-                error_message="" if key_type in _TOPICS else found.code.name,
+                error_message=_message(key_type, found),
             )
         )
     return FindCoordinatorResponse(throttle_time=ZERO, coordinators=tuple(coordinators))
 
 
+def _message(key_type: int, found: _Found) -> str:
+    """The message for one key of several: only for what Apache Kafka refuses as a whole."""
+    if key_type not in _TOPICS:
+        return found.code.name
+    return found.message if found.code is DENIED[Kind.CLUSTER] else ""
+
+
+def _denied(kind: Kind) -> _Found:
+    error = denied(kind)
+    return _Found(error.code, message=error.message or "")
+
+
 async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
     topic_name, kind = _TOPICS.get(key_type), _KINDS.get(key_type)
     if kind is not None and not context.may(Operation.DESCRIBE, kind, key):
-        return _Found(DENIED[kind])
+        return _denied(kind)
     if topic_name is None or (key_type == _SHARE and context.version < _FIRST_WITH_SHARE):
         return _Found(ErrorCode.invalid_request)
     if key_type == _SHARE and not context.may_cluster(Operation.CLUSTER_ACTION):
-        return _Found(DENIED[Kind.CLUSTER])
+        return _denied(Kind.CLUSTER)
     if key_type == _SHARE and not is_coordinator_key(key):
         return _Found(ErrorCode.invalid_request)
     try:

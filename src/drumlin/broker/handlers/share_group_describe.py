@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.several_apis.group_descriptions import (
-    authorized_operations,
-    check_described,
-    refused_group,
-)
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
+from drumlin.broker.several_apis.group_rights import check_described, require_group
 from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
@@ -42,7 +39,7 @@ async def _describe(
     context: RequestContext, request: ShareGroupDescribeRequest, group_id: str
 ) -> DescribedGroup:
     try:
-        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
+        require_group(context, Operation.DESCRIBE, group_id)
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
         if error.code is ErrorCode.not_coordinator:  # the only code with a message in Apache Kafka

@@ -4,7 +4,7 @@ It is sent by transaction coordinators of other brokers, and by administrators t
 that its coordinator does not know (kafka-transactions.sh abort).
 
 - Each partition has its own code. A producer that occurs several times in the request is answered
-  once, a producer without partitions not at all.
+  once, a producer without partitions only if all is denied.
 - A producer's second marker in a request is written after the first one.
 - Whoever may change the cluster, or is one of its brokers, may write markers.
 - A coordinator epoch that is impossibly high is not trusted (`hosting/markers.py`).
@@ -62,7 +62,7 @@ async def handle(
         for marker, codes in zip(together, written, strict=True):
             if marker.producer_id in by_producer:
                 await _add(codes, by_producer[marker.producer_id])
-            elif codes:
+            elif codes or not is_allowed:
                 by_producer[marker.producer_id] = codes
     return await _respond(by_producer)
 

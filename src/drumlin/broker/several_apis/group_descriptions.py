@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
-from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.turns import give_way
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.broker.rights.acls import Kind
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -23,11 +21,6 @@ if TYPE_CHECKING:
     Group = TypeVar("Group", DescribedConsumerGroup, DescribedShareGroup)
 
 
-_UNSEEN_TOPIC: Final = (
-    "The group has described topic(s) that the client is not authorized to describe."
-)
-
-
 def authorized_operations(
     context: RequestContext,
     request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
@@ -37,20 +30,6 @@ def authorized_operations(
     if not request.include_authorized_operations:
         return OPERATIONS_NOT_ASKED
     return context.operations(Kind.GROUP, group_id)
-
-
-async def check_described(context: RequestContext, topics: Iterable[str]) -> None:
-    """Check that the client may see all topics that members of a group have.
-
-    Raises:
-        KafkaError: TOPIC_AUTHORIZATION_FAILED, for the group as a whole.
-    """
-    if context.broker.authorizer is None:
-        return
-    for name in topics:
-        if not context.may(Operation.DESCRIBE, Kind.TOPIC, name):
-            raise KafkaError(ErrorCode.topic_authorization_failed, _UNSEEN_TOPIC)
-        await give_way()
 
 
 def refused_group(described_group: type[Group], group_id: str, error: KafkaError) -> Group:
