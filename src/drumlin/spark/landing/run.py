@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
 from drumlin.spark.landing.rows.mode import MODES, PERIODS, TOPIC, Mode, Period
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.target import (
     NOTHING,
     Added,
@@ -79,6 +80,8 @@ class Wanted(NamedTuple):
     rebuild: bool
     #: Merge small files after the batches of a round.
     compact: bool
+    #: Where and as whom targets in S3 are reached.
+    s3: S3Account
 
 
 class Run:
@@ -112,7 +115,9 @@ class Run:
                 "appended: what the log has lost would be lost there as well"
             )
         self._to = without_password(wanted.to.replace(TOPIC, topic))
-        self._target: Target = open_target(wanted.to, topic, self._mode, wanted.partition_by)
+        self._target: Target = open_target(
+            wanted.to, topic, self._mode, wanted.partition_by, wanted.s3
+        )
         self._is_rebuilt = not wanted.rebuild
         self._offsets = self._batches = 0
         self._has_begun = False
@@ -145,6 +150,7 @@ class Run:
         while not stop.is_set():
             source, held = self._looked_up()
             if until is None:
+                self._target.complete()
                 until = self._ends()
             end: dict[int, int] | None
             if not self._is_rebuilt and held.offsets:

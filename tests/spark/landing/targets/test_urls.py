@@ -21,10 +21,14 @@ ADDRESS = "127.0.0.1:9"
 @pytest.mark.parametrize(
     ("url", "mode", "why"),
     [
-        ("s3://bucket/lake", "append", "expected parquet:FOLDER"),
+        ("s3://bucket", "append", "expected s3://BUCKET/FOLDER"),
+        ("s3:///lake", "append", "expected s3://BUCKET/FOLDER"),
+        ("parquet:s3://key:secret@bucket/lake", "append", "a login is in AWS's environment"),
+        ("s3://bucket/lake", "upsert", "'t' is to be upserted: .* or into delta:s3://bucket/lake"),
+        ("s3a://bucket/lake", "upsert", "or into delta:s3a://bucket/lake"),
         ("delta:", "append", "expected parquet:FOLDER"),
         ("/data/lake", "append", "expected parquet:FOLDER"),
-        ("parquet:s3://bucket/lake", "append", "s3 cannot rename a folder at once: take delta:s3:"),
+        ("parquet:gs://bucket/lake", "append", "gs cannot rename a folder at once: take delta:gs:"),
         ("parquet:/data/lake", "upsert", "files are appended to only, and 't' is to be upserted"),
         ("iceberg:lake/users", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
         ("iceberg:lake/shop.users?bucket=4", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),

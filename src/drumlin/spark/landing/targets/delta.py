@@ -60,13 +60,23 @@ OR (new.timestamp = old.timestamp AND new.partition > old.partition)
 class Table:
     """A Delta table, used by one run."""
 
-    def __init__(self, url: str, mode: Mode, period: Period | None = None) -> None:
-        self._url, self._mode, self._period = url, mode, period
+    def __init__(
+        self,
+        url: str,
+        mode: Mode,
+        period: Period | None = None,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            options: of the store that the table is in, besides those of the environment.
+        """
+        self._url, self._mode, self._period, self._options = url, mode, period, options
         self._table: DeltaTable | None = None
 
     def position(self, partitions: Collection[int]) -> Position | None:
         try:
-            self._table = DeltaTable(self._url)
+            self._table = DeltaTable(self._url, storage_options=self._options)
         except TableNotFoundError:
             return None
         topic, topic_id = self._described(self._table)
@@ -76,6 +86,9 @@ class Table:
         offsets = {each: offset for each, offset in reached.items() if offset is not None}
         at_end_ms = self._table.transaction_version(_application(topic, _AT_END))
         return Position(topic, topic_id, offsets, at_end_ms)
+
+    def complete(self) -> None:
+        """Do nothing: a commit is all or nothing."""
 
     def add(self, batch: Batch, position: Position) -> Added:
         versions: dict[int | str, int] = dict(position.offsets.items())
@@ -112,7 +125,7 @@ class Table:
         """Do nothing: no resource is held."""
 
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> Added:
-        write = partial(write_files, partial(_folder, table.table_uri), self._period)
+        write = partial(write_files, partial(_folder, table.table_uri, self._options), self._period)
         written = batch.map(write, WRITTEN).collect()
         batch.confirm()
         return _commit(table, "append", written, self._period, told)
@@ -123,7 +136,7 @@ class Table:
         """Replace all rows by those of a log that was read from its start."""
         tasks = 1 + sum(position.offsets.values()) // _OFFSETS_IN_TASK
         changes = batch.map(partial(packed, partial(crc_bucket, tasks)), PACKED)
-        write = partial(_write_bucket, table.table_uri, batch.rows.schema)
+        write = partial(_write_bucket, table.table_uri, self._options, batch.rows.schema)
 
         def written(changes: pa.Table) -> pa.Table:  # Spark inspects the number of arguments
             return write(changes)
@@ -169,7 +182,12 @@ class Table:
             told = {"topic": position.topic, "topic_id": position.topic_id, "mode": self._mode}
             described, names = json.dumps(told), [each.name for each in columns]
             DeltaTable.create(
-                self._url, wanted, mode="ignore", description=described, partition_by=names or None
+                self._url,
+                wanted,
+                mode="ignore",
+                description=described,
+                partition_by=names or None,
+                storage_options=self._options,
             )
             if self.position(position.offsets) != Position(position.topic, position.topic_id, {}):
                 raise OtherRun(f"another run has made {self._url} meanwhile")
@@ -214,10 +232,12 @@ class Table:
         return topic, topic_id
 
 
-def _write_bucket(url: str, schema: pa.Schema, changes: pa.Table) -> pa.Table:
+def _write_bucket(
+    url: str, options: dict[str, str] | None, schema: pa.Schema, changes: pa.Table
+) -> pa.Table:
     """In a task: a file with the latest row of each key of a bucket; its row of `WRITTEN`."""
     rows = unpacked(changes["rows"].to_pylist(), schema).sort_by("key")
-    return write_file(_folder(url), rows)
+    return write_file(_folder(url, options), rows)
 
 
 def _arrow(table: DeltaTable) -> pa.Schema:
@@ -250,9 +270,9 @@ def _commit(
     return Added(sum(each.records for each in written), sum(each.size for each in written))
 
 
-def _folder(url: str) -> ArrowFolder:
+def _folder(url: str, options: dict[str, str] | None) -> ArrowFolder:
     """The table's folder; paths are relative to it."""
-    return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url)), "")
+    return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url, options)), "")
 
 
 def _application(topic: str, what: int | str) -> str:

@@ -1,0 +1,49 @@
+"""Where S3 is and who asks, as far as neither AWS's environment nor its files say so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class S3Account(NamedTuple):
+    """None: as AWS's own tools have it."""
+
+    #: The URL of a store with S3's interface.
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> S3Account:
+        """
+        Raises:
+            ValueError: a name is unknown, or half of a login is missing.
+        """
+        if unknown := sorted(given.keys() - set(cls._fields)):
+            raise ValueError(f"s3: {unknown[0]!r} is unknown: expected {', '.join(cls._fields)}")
+        found = cls(**given)
+        if (found.access_key_id is None) != (found.secret_access_key is None):
+            raise ValueError("s3: access_key_id and secret_access_key belong together")
+        region = found.region or os.environ.get("AWS_REGION")
+        return found._replace(region=region)
+
+    def for_delta(self) -> dict[str, str]:
+        """What `deltalake` is told besides the environment."""
+        endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3")
+        told = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_SESSION_TOKEN": self.session_token,
+        }
+        if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http:"):
+            told["AWS_ALLOW_HTTP"] = "true"
+        return {name: each for name, each in told.items() if each is not None}
+
+    def __repr__(self) -> str:
+        return f"S3Account({self.endpoint!r}, {self.region!r}, …)"
