@@ -23,6 +23,7 @@ from drumlin.spark import Landing, lake_files, land, landed
 from drumlin.spark.landing.rows.mode import Mode
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets import delta, iceberg, s3
+from drumlin.spark.landing.targets.s3_session import options_for_delta
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 from rig.depth import IS_DEEP
@@ -162,7 +163,7 @@ def test_a_delta_table(
     load.run(f"delta:{bucket.url('table')}", mode, compact_small_files=True)
     if mode == "upsert" and IS_DEEP:
         load.run(f"delta:{bucket.url('table')}", mode, rebuild=True)
-    options = S3Account.of(load.given).for_delta()
+    options = options_for_delta(bucket.url("table"), S3Account.of(load.given))()
     found = _rows(DeltaTable(bucket.url("table"), storage_options=options).to_pyarrow_table())
     wanted = load.records()
     if mode == "upsert":

@@ -31,19 +31,5 @@ class S3Account(NamedTuple):
         region = found.region or os.environ.get("AWS_REGION")
         return found._replace(region=region)
 
-    def for_delta(self) -> dict[str, str]:
-        """What `deltalake` is told besides the environment."""
-        endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3")
-        told = {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": self.region,
-            "AWS_ACCESS_KEY_ID": self.access_key_id,
-            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
-            "AWS_SESSION_TOKEN": self.session_token,
-        }
-        if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http:"):
-            told["AWS_ALLOW_HTTP"] = "true"
-        return {name: each for name, each in told.items() if each is not None}
-
     def __repr__(self) -> str:
         return f"S3Account({self.endpoint!r}, {self.region!r}, …)"

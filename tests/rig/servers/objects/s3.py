@@ -1,4 +1,8 @@
-"""A store with the interface of S3, in this process: Moto's, on loopback."""
+"""A store with the interface of S3, in this process: Moto's, on loopback.
+
+Who asks it from this process must not hold the interpreter's lock, as `deltalake` does when it
+writes a file: tasks of Spark do that.
+"""
 
 from __future__ import annotations
 

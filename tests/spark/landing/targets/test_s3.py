@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import moto.settings
 import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
@@ -13,7 +14,9 @@ from drumlin.spark.landing.rows import small_files
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets import s3_folder
+from drumlin.spark.landing.targets.delta import Table
 from drumlin.spark.landing.targets.s3 import S3Lake
+from drumlin.spark.landing.targets.s3_session import options_for_delta
 from drumlin.spark.landing.targets.target import (
     LandingRefused,
     OtherRun,
@@ -75,6 +78,21 @@ def test_a_file_of_many_parts_is_there_when_it_is_closed(bucket: Bucket) -> None
     assert not bucket.names("lake")
 
 
+def test_a_profile_for_delta(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would look for the machine's role by itself."""
+    login = tmp_path / "credentials"
+    login.write_text("[lander]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(login))
+    monkeypatch.setenv("AWS_PROFILE", "lander")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    url = bucket.url("table")
+    table = Table(url, "append", None, options_for_delta(url, S3Account()))
+    assert table.position([0]) is None
+
+
 def test_a_login_of_aws_files_or_of_its_own(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -98,18 +116,28 @@ def test_a_login_of_aws_files_or_of_its_own(
     given = {"endpoint": bucket.endpoint, "access_key_id": "a", "secret_access_key": "b"}
     lake = S3Lake(loads.url, S3Account.of(given))
     assert lake.position() == Position("t", "id", {0: 2, 1: 2})
+    monkeypatch.setattr(moto.settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # it knows nobody
+    with pytest.raises(LandingRefused, match=r"S3 refuses this login.*: InvalidAccessKeyId"):
+        lake.position()
+    with pytest.raises(LandingRefused, match=r"S3 refuses this login.*: InvalidAccessKeyId"):
+        Table(
+            loads.url, "append", None, options_for_delta(loads.url, S3Account.of(given))
+        ).position([0])
 
 
 def test_what_is_wrong_with_a_place_is_named(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = S3Lake("s3://there-is-none/lake", S3Account())
-    with pytest.raises(LandingRefused, match="there is no bucket 'there-is-none'"):
+    with pytest.raises(LandingRefused, match="s3://there-is-none/lake: there is no such bucket"):
         missing.position()
     monkeypatch.setattr(s3_folder, "_RETRIES", 0)
     given = S3Account.of({"endpoint": "http://127.0.0.1:9", "region": "x"})
     with pytest.raises(StoreUnavailable, match=r"s3://b/lake: .*error sending request"):
         S3Lake("s3://b/lake", given).position()
+    options = options_for_delta("s3://there-is-none/t", S3Account())
+    with pytest.raises(LandingRefused, match="s3://there-is-none/t: there is no such bucket"):
+        Table("s3://there-is-none/t", "append", None, options).position([0])
     with pytest.raises(ValueError, match="'endpoint_url' is unknown: expected endpoint, region"):
         S3Account.of({"endpoint_url": "x"})
     with pytest.raises(ValueError, match="belong together"):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +31,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+from drumlin.client.errors import ClientError
 from drumlin.spark.landing.rows.mode import Mode, Period
 from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_file, write_files
 from drumlin.spark.landing.rows.reduced import PACKED, crc_bucket, packed, unpacked
@@ -65,20 +66,24 @@ class Table:
         url: str,
         mode: Mode,
         period: Period | None = None,
-        options: dict[str, str] | None = None,
+        options: Callable[[], dict[str, str]] | None = None,
     ) -> None:
         """
         Args:
-            options: of the store that the table is in, besides those of the environment.
+            options: gives those of S3, as of now, if the table is there.
         """
-        self._url, self._mode, self._period, self._options = url, mode, period, options
+        self._url, self._mode, self._period, self._current = url, mode, period, options
+        self._options: dict[str, str] | None = None
         self._table: DeltaTable | None = None
 
     def position(self, partitions: Collection[int]) -> Position | None:
-        try:
-            self._table = DeltaTable(self._url, storage_options=self._options)
-        except TableNotFoundError:
-            return None
+        if self._current is not None:
+            self._options = self._current()
+        with self._told():
+            try:
+                self._table = DeltaTable(self._url, storage_options=self._options)
+            except TableNotFoundError:
+                return None
         topic, topic_id = self._described(self._table)
         reached = {
             each: self._table.transaction_version(_application(topic, each)) for each in partitions
@@ -100,15 +105,13 @@ class Table:
                 for each, version in versions.items()
             ]
         )
-        try:
+        with self._told():
             table = self._opened(position, batch.rows)
             if self._mode == "append":
                 return self._append(table, batch, told)
             if batch.is_whole:
                 return self._replace(table, batch, position, told)
             return self._merge(table, batch, told)
-        except CommitFailedError as error:
-            raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
 
     def compact(self) -> None:
         """Merge small files."""
@@ -123,6 +126,24 @@ class Table:
 
     def close(self) -> None:
         """Do nothing: no resource is held."""
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """
+        Raises:
+            OtherRun: a commit was refused.
+            LandingRefused, StoreUnavailable: a request to S3 has failed, see `s3_error`.
+        """
+        try:
+            yield
+        except CommitFailedError as error:
+            raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
+        except OSError as error:
+            if self._current is None or isinstance(error, ClientError):
+                raise
+            from drumlin.spark.landing.targets.s3_session import s3_error
+
+            raise s3_error(self._url, error) from None
 
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> Added:
         write = partial(write_files, partial(_folder, table.table_uri, self._options), self._period)

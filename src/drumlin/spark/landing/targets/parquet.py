@@ -140,12 +140,15 @@ class Lake:
         if batch is not None:
             batch.confirm()
         self.complete()  # nobody would find it any more
+        overtaken = OtherRun(f"another run has made {load} of {self._url} meanwhile")
+        if self._find_newest() > self._newest:  # the name is free if that load was merged since
+            raise overtaken
         try:
             self._files.move(finished, f"{self._folder}/{load}")
         except OSError as error:
             if self._find_newest() <= self._newest:
                 raise
-            raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
+            raise overtaken from error
 
     def compact(self) -> None:
         """Merge small loads into one, which changes no row."""

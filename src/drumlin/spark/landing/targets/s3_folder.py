@@ -1,7 +1,6 @@
 """A folder of a bucket in S3, or in a store with the same interface.
 
-Endpoint, region and credentials are those of AWS's own tools: from the environment, its files or
-the machine's role, unless an `S3Account` says otherwise. `obstore` sends the requests.
+`obstore` sends the requests.
 """
 
 from __future__ import annotations
@@ -13,23 +12,14 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-import boto3
 import obstore
-from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, S3Store
 
 from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets.target import LandingRefused, StoreUnavailable
+from drumlin.spark.landing.targets.s3_session import S3Session, s3_error
 
-#: Where stores that have no regions are, too.
-_REGION: Final = "us-east-1"
 #: A file has 10,000 parts of this size at most.
 _PART_BYTES: Final = 8 << 20
 #: The number of parts of a file that are under way, and in memory.
@@ -135,24 +125,16 @@ class S3Folder:
     def _told(self) -> Iterator[None]:
         """
         Raises:
-            LandingRefused: the bucket is missing, or the credentials do not suffice.
-            StoreUnavailable: of any other failure of a request.
+            LandingRefused, StoreUnavailable: a request has failed, see `s3_error`.
         """
         try:
             yield
-        except (FileNotFoundError, BaseError) as error:
-            text, line = str(error), str(error).partition("\n")[0]
-            if "NoSuchBucket" in text:
-                raise LandingRefused(
-                    f"{self.url}: there is no bucket {urlsplit(self.url).netloc!r}"
-                ) from None
-            if isinstance(error, FileNotFoundError):
-                raise
-            if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-                raise LandingRefused(
-                    f"{self.url}: refused with these credentials: {line}"
-                ) from None
-            raise StoreUnavailable(f"{self.url}: {line}") from error
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise s3_error(self.url, error) from None
+            raise
+        except BaseError as error:
+            raise s3_error(self.url, error) from None
 
 
 class TaskFolder(NamedTuple):
@@ -200,34 +182,14 @@ def opened(url: str, account: S3Account) -> tuple[ObjectStore, S3Account]:
     Raises:
         LandingRefused: there are no credentials.
     """
-    parts = urlsplit(url)
-    try:
-        session = boto3.Session(
-            aws_access_key_id=account.access_key_id,
-            aws_secret_access_key=account.secret_access_key,
-            aws_session_token=account.session_token,
-            region_name=account.region,
-        )
-        if session.get_credentials() is None:
-            raise LandingRefused(
-                f"{url}: no credentials of AWS are found: set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or s3.access.key.id and "
-                "s3.secret.access.key in the file of --properties"
-            )
-        endpoint, region = account.endpoint, account.region
-        if endpoint is None or region is None:  # not in tasks, as it takes a while
-            region = session.region_name or _REGION
-            client = session.client("s3", region_name=region, endpoint_url=endpoint)
-            endpoint = str(client.meta.endpoint_url)
-    except BotoCoreError as error:
-        raise LandingRefused(f"{url}: {error}") from None
+    parts, session = urlsplit(url), S3Session(url, account)
     store = S3Store(
         parts.netloc,
         prefix=parts.path.strip("/"),
-        endpoint=endpoint,
-        region=region,
-        client_options={"allow_http": endpoint.startswith("http:")},
+        endpoint=session.endpoint,
+        region=session.region,
+        client_options={"allow_http": session.is_plain_http},
         retry_config={"max_retries": _RETRIES},
-        credential_provider=Boto3CredentialProvider(session),
+        credential_provider=Boto3CredentialProvider(session.session),
     )
-    return store, account._replace(endpoint=endpoint, region=region)
+    return store, account._replace(endpoint=session.endpoint, region=session.region)

@@ -48,7 +48,13 @@ def open_target(
             from drumlin.spark.landing.targets.delta import Table
         except ModuleNotFoundError as error:
             raise _needs("deltalake", error) from None
-        return Table(rest, mode, period, account.for_delta() if is_s3(rest) else None)
+        if not is_s3(rest):
+            return Table(rest, mode, period)
+        try:
+            from drumlin.spark.landing.targets.s3_session import options_for_delta
+        except ModuleNotFoundError as error:
+            raise _needs("boto3", error) from None
+        return Table(rest, mode, period, options_for_delta(rest, account))
     if kind in ("hdfs", *_S3) or (kind == "parquet" and rest):
         path = rest if kind == "parquet" else f"{kind}:{rest}"
         if mode != "append":
