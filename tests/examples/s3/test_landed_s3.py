@@ -148,7 +148,8 @@ def test_a_driver_that_dies_behind_its_commit(
     assert _rows(found) == load.records()
 
 
-@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.deep), "upsert"])
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_delta_table(
     load: Load, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Mode
 ) -> None:
