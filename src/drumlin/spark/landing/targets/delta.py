@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -39,13 +40,23 @@ from drumlin.spark.landing.rows.rows import Rows, aligned
 from drumlin.spark.landing.rows.small_files import FEW, SMALL_BYTES
 from drumlin.spark.landing.rows.times import PERIOD_COLUMNS, period_values
 from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
-from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.targets.target import (
+    NOTHING,
+    Added,
+    Batch,
+    LandingRefused,
+    OtherRun,
+    Position,
+)
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
     from pyspark.sql import Row
 
 _AT_END: Final = "at-end-ms"
+#: The id of a commit, by which a run knows its own. Others may come before it looks.
+_COMMIT: Final = "drumlin.commit"
+_LOOKED_AT: Final = 20
 #: The number of offsets of a compacted log of which a task writes the last ones.
 _OFFSETS_IN_TASK: Final = 500_000
 _PERIODS: Final = {
@@ -99,19 +110,27 @@ class Table:
         versions: dict[int | str, int] = dict(position.offsets.items())
         if position.at_end_ms is not None:
             versions[_AT_END] = position.at_end_ms
+        commit = uuid.uuid4().hex
         told = CommitProperties(
+            custom_metadata={_COMMIT: commit},
             app_transactions=[
                 Transaction(_application(position.topic, each), version)
                 for each, version in versions.items()
-            ]
+            ],
         )
         with self._told():
-            table = self._opened(position, batch.rows)
-            if self._mode == "append":
-                return self._append(table, batch, told)
-            if batch.is_whole:
-                return self._replace(table, batch, position, told)
-            return self._merge(table, batch, told)
+            try:
+                table = self._opened(position, batch.rows)
+                if self._mode == "append":
+                    return self._append(table, batch, told)
+                if batch.is_whole:
+                    return self._replace(table, batch, position, told)
+                return self._merge(table, batch, told)
+            except CommitFailedError:
+                newest = DeltaTable(self._url, storage_options=self._options).history(_LOOKED_AT)
+                if any(each.get(_COMMIT) == commit for each in newest):
+                    return NOTHING  # that can be told: only the answer was lost
+                raise
 
     def compact(self) -> None:
         """Merge small files."""
