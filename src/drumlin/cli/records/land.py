@@ -105,6 +105,16 @@ class _Asked(NamedTuple):
     #: Of `land` alone, and not of looking how far it is.
     of_runs: dict[str, Any]
 
+    @property
+    def checked(self) -> dict[str, Any]:
+        """What can be checked without Spark and servers."""
+        given = {**self.arguments, **self.of_runs}
+        return {
+            name: each
+            for name, each in given.items()
+            if name not in ("bootstrap", "group") and not name.startswith("kafka.")
+        }
+
 
 def land(
     topics: Annotated[
@@ -250,8 +260,10 @@ def land(
         }
         asked = _asked(given, _security(properties) | _security(command_config))
         from drumlin.spark.landing import land as landing
+        from drumlin.spark.landing.wanted import checked
 
         # Before Spark starts, which takes seconds: whatever is wrong.
+        checked(asked.topics, asked.to, **asked.checked)
         now = landing.landed(asked.topics, asked.to, **asked.arguments)
         if status:
             _show(now, as_json)
@@ -339,7 +351,7 @@ def _security(path: Path | None) -> dict[str, str]:
 
 def _number(name: str, value: object) -> int:
     text = str(value).strip()
-    if not text.isdecimal() or int(text) == 0:
+    if not text.isdecimal() or (int(text) == 0 and name != _PATIENCE):
         raise output.Failure(f"{name}: expected a positive number, not {text!r}")
     return int(text)
 
@@ -356,6 +368,8 @@ def _registry(given: Mapping[str, Any]) -> SchemaRegistry | None:
     from drumlin.client.values.registry import SchemaRegistry
 
     if (url := given.get(_REGISTRY)) is None:
+        if lost := [name for name in (_LOGIN, _PASSWORD) if name in given]:
+            raise output.Failure(f"{', '.join(lost)}: of use only with {_REGISTRY}")
         return None
     return SchemaRegistry(url, username=given.get(_LOGIN), password=given.get(_PASSWORD))
 
