@@ -110,6 +110,18 @@ def test_nothing_is_tried_again_where_it_is_not_to_be(topic: str, run: Run, tmp_
     assert run("land", *given).rows
 
 
+def test_what_a_library_says_is_one_line(topic: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("garbage")
+    given = ("--topics", topic, "--to", f"delta:{tmp_path}", "--status")
+    done = run("land", *given)
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"drumlin: delta:{tmp_path}: ")
+    assert "unknown" not in line
+    assert "unexpected)" not in line
+
+
 def test_a_password_is_not_for_everybody_to_see(run: Run) -> None:
     done = run("land", "--topics", "t", "--to", "postgresql://a:secret@h/d")
     assert done.code == 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections import defaultdict
 from itertools import pairwise
@@ -33,6 +34,7 @@ ASIDE: Final = "_aside"
 MERGE: Final = "merge"
 _FIRST: Final = "first_load"
 _REPLACED: Final = "replaced"
+_LOAD: Final = re.compile(r"load=([0-9]+)")
 _ATTEMPTS: Final = 100
 _PAUSE_S: Final = 0.05
 
@@ -63,8 +65,8 @@ def load_name(number: int) -> str:
 def load_numbers(files: fs.FileSystem, folder: str) -> list[int]:
     """The numbers of the loads in a lake, in order."""
     found = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    names = [each.base_name for each in found if each.base_name.startswith("load=")]
-    return sorted(int(name.partition("=")[2]) for name in names)
+    names = [_LOAD.fullmatch(each.base_name) for each in found]
+    return sorted(int(each[1]) for each in names if each)
 
 
 def visible_loads(files: fs.FileSystem, folder: str) -> list[str]:
