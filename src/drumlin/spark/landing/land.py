@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
-from drumlin.spark.landing.patience import PATIENCE_S, patiently
+from drumlin.spark.landing.patience import patiently
 from drumlin.spark.landing.rows.mode import Mode, Period
-from drumlin.spark.landing.rows.typed import typed_values
-from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
-from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets.urls import check_places
+from drumlin.spark.landing.run import GROUP, Landing, Run
+from drumlin.spark.landing.wanted import BATCH_OFFSETS, PATIENCE_S, checked
 from drumlin.spark.options.keyword_options import read_options
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.values.bad_records import BadRecords
@@ -29,7 +27,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.client.values.decoder import Format
     from drumlin.client.values.registry import SchemaRegistry
 
-BATCH_OFFSETS: Final = 1_000_000
 _ISOLATION: Final = "kafka.isolation.level"
 #: The options that a user may set, besides those of the connection.
 _ALLOWED: Final = {"failondataloss", "minpartitions", "maxrecordsperpartition"}
@@ -119,24 +116,24 @@ def land(
         UnknownTopic: there is no such topic.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    check_places(to, names)
-    if batch_offsets < 1:
-        raise ValueError(f"batch_offsets={batch_offsets}: expected a positive number")
-    if every_s is not None and every_s <= 0:
-        raise ValueError(f"every_s={every_s}: expected a positive number")
-    if patience_s < 0:
-        raise ValueError(f"patience_s={patience_s}: expected a number that is not negative")
-    values = typed_values(
+    wanted = checked(
+        names,
+        to,
+        mode=mode,
+        batch_offsets=batch_offsets,
+        partition_by=partition_by,
         format=format,
         schema=schema,
         registry=registry,
         subject=subject,
         message=message,
         bad_records=bad_records,
-    )
-    account = S3Account.of(s3 or {})
-    wanted = Wanted(
-        to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files, account
+        rebuild=rebuild,
+        compact_small_files=compact_small_files,
+        every_s=every_s,
+        patience_s=patience_s,
+        metrics_listener=metrics_listener,
+        s3=s3,
     )
     stop, metrics = stop or threading.Event(), LandingMetrics()
 
@@ -178,9 +175,7 @@ def landed(
     Arguments and errors are those of `land`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    check_places(to, names)
-    account = S3Account.of(s3 or {})
-    wanted = Wanted(to, mode, 1, partition_by, None, rebuild=False, compact=False, s3=account)
+    wanted = checked(names, to, mode=mode, partition_by=partition_by, s3=s3)
     found = []
     for name in names:
         with Run(None, name, wanted, _options(name, bootstrap, None, options)) as run:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
-from drumlin.spark.landing.rows.mode import MODES, PERIODS, TOPIC, Mode, Period
-from drumlin.spark.landing.s3_account import S3Account
+from drumlin.spark.landing.rows.mode import TOPIC, Mode
 from drumlin.spark.landing.targets.target import (
     NOTHING,
     Added,
@@ -28,6 +27,7 @@ from drumlin.spark.landing.targets.target import (
     check_topic,
 )
 from drumlin.spark.landing.targets.urls import open_target
+from drumlin.spark.landing.wanted import Wanted
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.values.bad_records import BadRecord
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.client.client import Client
     from drumlin.spark.landing.rows.rows import Rows
-    from drumlin.spark.landing.rows.typed import TypedValues
     from drumlin.spark.planning.group_progress import GroupProgress
 
 #: The fraction of delete.retention.ms after which a target without new records gets a commit that
@@ -68,22 +67,6 @@ class Landing(NamedTuple):
         return sum(max(end - self.position.get(each, 0), 0) for each, end in self.ends.items())
 
 
-class Wanted(NamedTuple):
-    """How topics are to be landed, but for the topic itself."""
-
-    to: str
-    mode: Mode | None
-    batch_offsets: int
-    partition_by: Period | None
-    values: TypedValues | None
-    #: Begin with all of the log, whose rows replace those of the target.
-    rebuild: bool
-    #: Merge small files after the batches of a round.
-    compact: bool
-    #: Where and as whom targets in S3 are reached.
-    s3: S3Account
-
-
 class Run:
     """One topic and its target."""
 
@@ -104,11 +87,6 @@ class Run:
         self._client: Client = client_of(self._parsed)
         self._progress: GroupProgress = GroupProgress(self._parsed)
         self._mode: Mode = wanted.mode or _mode_of(self._client, topic)
-        if self._mode not in MODES:
-            raise ValueError(f"mode={wanted.mode!r}: expected one of {', '.join(MODES)}")
-        if wanted.partition_by not in (None, *PERIODS):
-            expected = ", ".join(PERIODS)
-            raise ValueError(f"partition_by={wanted.partition_by!r}: expected one of {expected}")
         if wanted.rebuild and self._mode == "append":
             raise ValueError(
                 f"rebuild: only an upserted target is what the log is now, and {topic!r} is "

@@ -95,6 +95,16 @@ def test_what_a_landing_says_itself_is_refused(options: dict[str, Any], why: str
         land(SESSION, "t", "parquet:/data/lake", bootstrap=ADDRESS, **options)
 
 
+def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    (tmp_path / "_aside").mkdir()
+    assert lake.position() is None
+    (tmp_path / "load=old").mkdir()
+    (tmp_path / "mine.parquet").touch()
+    with pytest.raises(LandingRefused, match=r"has files of another program: 'load=old'"):
+        lake.position()
+
+
 def test_a_load_that_tells_no_offsets_is_named(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     assert lake.position() is None

@@ -37,7 +37,8 @@ def load_name(number: int) -> str:
 def load_number(folder: str) -> int | None:
     """The number of the load in a folder of this name; None: it is no load."""
     number = folder.removeprefix(FIRST)
-    return int(number) if folder.startswith(FIRST) and number.isdecimal() else None
+    is_load = folder.startswith(FIRST) and number.isascii() and number.isdecimal()
+    return int(number) if is_load else None
 
 
 def file_name(written: Row, period: Period | None) -> tuple[str, str]:

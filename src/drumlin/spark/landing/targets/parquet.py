@@ -54,7 +54,7 @@ from drumlin.spark.landing.targets.lake_loads import (
     small_loads,
     write_merged,
 )
-from drumlin.spark.landing.targets.target import Added, Batch, OtherRun, Position
+from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -80,6 +80,7 @@ class Lake:
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
         self._newest = self._find_newest()
         if self._newest < 0:
+            self._check_empty()
             self._columns = {}
             return None
         path = f"{self._folder}/{load_name(self._newest)}/{OFFSETS}"
@@ -185,6 +186,20 @@ class Lake:
 
     def close(self) -> None:
         """Do nothing: no resource is held."""
+
+    def _check_empty(self) -> None:
+        """Readers would take what others have put here for rows.
+
+        Raises:
+            LandingRefused: the folder has files of others, and no load.
+        """
+        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        others = [each.base_name for each in found if not each.base_name.startswith(("_", "."))]
+        if others:
+            raise LandingRefused(
+                f"{self._folder} has files of another program: {min(others)!r}. Land into a folder "
+                "of its own"
+            )
 
     def _find_newest(self) -> int:
         return max(load_numbers(self._files, self._folder), default=-1)

@@ -293,4 +293,4 @@ class PostgresTable:
             yield self._connection
         except psycopg.Error as error:
             self.close()
-            raise LandingRefused(f"{self._shown}: {error}") from error
+            raise LandingRefused(f"{self._shown}: {' '.join(str(error).split())}") from error
