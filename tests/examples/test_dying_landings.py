@@ -31,7 +31,7 @@ from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets import delta, iceberg, lake_loads
 from drumlin.spark.landing.targets.lake_loads import visible_loads
 from drumlin.spark.landing.targets.parquet import open_lake
-from drumlin.spark.landing.targets.s3_folder import S3Folder
+from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
 from examples.conftest import NewTopic
 from rig.depth import so_many
 from rig.servers.objects.s3 import LOGIN, new_bucket, running_s3

@@ -22,7 +22,7 @@ from pyiceberg.catalog import load_catalog
 from drumlin.client.client import Client
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.parquet import open_lake
-from drumlin.spark.landing.targets.s3_folder import S3Folder
+from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
 from examples.conftest import NewTopic
 from rig.depth import so_many
 from rig.jvm.java import spark_environment

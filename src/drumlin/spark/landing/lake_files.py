@@ -58,8 +58,8 @@ def visible(folder: str, account: S3Account) -> Visible:
         LandingRefused: loads are missing.
     """
     if is_s3(folder):
-        from drumlin.spark.landing.targets.s3_folder import S3Folder
-        from drumlin.spark.landing.targets.s3_loads import visible_files
+        from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
+        from drumlin.spark.landing.targets.s3_lake.loads import visible_files
 
         base = folder.rstrip("/")
         names, has_columns = visible_files(S3Folder(base, account))

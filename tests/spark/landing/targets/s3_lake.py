@@ -10,8 +10,8 @@ from drumlin.spark.landing.lake_files import lake_files
 from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets.s3 import S3Lake
-from drumlin.spark.landing.targets.s3_folder import S3Folder
+from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
+from drumlin.spark.landing.targets.s3_lake.lake import S3Lake
 from drumlin.spark.landing.targets.target import Position
 from spark.landing.targets.local_batch import LocalBatch, records
 

@@ -160,7 +160,7 @@ class Table:
         except OSError as error:
             if self._current is None or isinstance(error, ClientError):
                 raise
-            from drumlin.spark.landing.targets.s3_session import s3_error
+            from drumlin.spark.landing.targets.s3_lake.session import s3_error
 
             raise s3_error(self._url, error) from None
 

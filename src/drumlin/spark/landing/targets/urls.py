@@ -58,7 +58,7 @@ def open_target(
         if not is_s3(rest):
             return Table(rest, mode, period)
         try:
-            from drumlin.spark.landing.targets.s3_session import options_for_delta
+            from drumlin.spark.landing.targets.s3_lake.session import options_for_delta
         except ModuleNotFoundError as error:
             raise _needs("boto3", error) from None
         return Table(rest, mode, period, options_for_delta(rest, account))
@@ -98,7 +98,7 @@ def _lake(url: str, path: str, period: Period | None, account: S3Account) -> Tar
                 "environment or files, or in the file of --properties"
             )
         try:
-            from drumlin.spark.landing.targets.s3 import S3Lake
+            from drumlin.spark.landing.targets.s3_lake.lake import S3Lake
         except ModuleNotFoundError as error:
             raise _needs(error.name or "obstore", error) from None
         return S3Lake(f"s3://{parts.netloc}{parts.path}", account, period)

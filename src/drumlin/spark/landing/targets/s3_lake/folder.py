@@ -18,7 +18,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, S3Store
 
 from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets.s3_session import S3Session, s3_error
+from drumlin.spark.landing.targets.s3_lake.session import S3Session, s3_error
 
 #: A file has 10,000 parts of this size at most.
 _PART_BYTES: Final = 8 << 20

@@ -1,7 +1,7 @@
 """A lake of Parquet files in S3: every record of a topic, exactly once.
 
 The layout is that of `parquet.py`, for the same readers. How a load becomes visible, and what is
-done about runs that died, is in `s3_loads.py`.
+done about runs that died, is in `loads.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from drumlin.spark.landing.targets.lake_format import (
     position_told,
     told_by,
 )
-from drumlin.spark.landing.targets.s3_folder import Found, S3Folder, task_folder
-from drumlin.spark.landing.targets.s3_loads import (
+from drumlin.spark.landing.targets.s3_lake.folder import Found, S3Folder, task_folder
+from drumlin.spark.landing.targets.s3_lake.loads import (
     Contents,
     batch_folder,
     complete,

@@ -39,7 +39,7 @@ from drumlin.spark.landing.targets.lake_format import (
     position_told,
 )
 from drumlin.spark.landing.targets.lake_loads import concatenate
-from drumlin.spark.landing.targets.s3_folder import Found, S3Folder
+from drumlin.spark.landing.targets.s3_lake.folder import Found, S3Folder
 from drumlin.spark.landing.targets.target import LandingRefused
 
 _BATCH: Final = "batch"
