@@ -90,6 +90,7 @@ __all__ = [
     "partition_sizes",
     "read_range",
     "read_ranges",
+    "replay_state",
     "restore_target",
     "sample_logs",
     "stream_appender",
@@ -315,6 +316,39 @@ def confirm_states(client: Client, claims: Claims) -> None:
         StateNotExact: a cleaner has removed records meanwhile, or the leader has changed.
     """
     client._run(exact_states.confirm_states(client._connections, claims))
+
+
+def replay_state(
+    client: Client,
+    topic: str,
+    partition: int,
+    columns: Sequence[str],
+    *,
+    memory_bytes: int,
+    allow_inexact: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Like `Client.snapshot_batches`, for a store on disk: in one reading, however large it is.
+
+    Args:
+        client: the cluster.
+        topic, partition, columns, allow_inexact: as there.
+        memory_bytes: the approximate memory for rows that are not put into the store yet.
+
+    Returns:
+        Batches, in which a key may occur again: its row replaces the earlier one, and a null value
+        deletes it.
+
+    Raises:
+        StateNotExact: after the last batch, too: what the store has by then may be wrong.
+        UnknownTopic, OffsetOutOfRange, ValueError: as there.
+    """
+    with needing_arrow():
+        from drumlin.client.state import snapshots
+
+    schema = snapshots.schema_of(columns, headers=False)
+    options = snapshots.SnapshotOptions(schema, "read_committed", None)
+    states, ranges = client._states(topic, None, [partition], options, allow_inexact=allow_inexact)
+    return translating(row for each in ranges for row in states.replay(each, memory_bytes))
 
 
 def restore_target(

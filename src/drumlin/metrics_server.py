@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumlin.config.config_error import ConfigError
-from drumlin.config.listeners import metrics_listener
+from drumlin.config.listeners import Listener, metrics_listener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,19 @@ class Collector(Protocol):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
+
+
+def listener_at(address: str) -> Listener:
+    """
+    Raises:
+        ValueError: this is no address.
+    """
+    try:
+        listener = metrics_listener("--metrics-listener", address or ":")
+    except ConfigError as error:
+        raise ValueError(f"metrics cannot be served at {address!r}: {error}") from None
+    assert listener is not None
+    return listener
 
 
 @contextlib.contextmanager
@@ -38,11 +51,10 @@ def metrics_served(address: str | None, collector: Collector) -> Iterator[None]:
     registry = CollectorRegistry(auto_describe=False)
     asked: Any = collector  # the library's type for these is none of its interface
     registry.register(asked)
+    listener = listener_at(address)
     try:
-        listener = metrics_listener("--metrics-listener", address or ":")
-        assert listener is not None
         server, thread = start_http_server(listener.port, listener.host.strip("[]"), registry)
-    except (OSError, ConfigError) as error:
+    except OSError as error:
         raise ValueError(f"metrics cannot be served at {address!r}: {error}") from None
     try:
         yield

@@ -216,12 +216,19 @@ def test_partitioned_tables_are_one_topic(captured: Captured) -> None:
     captured.check_equal("parted")
 
 
-def test_a_password_does_not_belong_on_a_command_line() -> None:
-    for url in ("postgresql://user:secret@127.0.0.1/x", "host=127.0.0.1 password=secret"):
-        command = [sys.executable, "-m", "drumlin", "capture", "status", "--url", url]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert ended.returncode == 2
-        assert "PGPASSFILE" in ended.stderr and "secret" not in ended.stderr
+@pytest.mark.parametrize(
+    ("url", "place", "other"),
+    [
+        ("postgresql://user:secret@127.0.0.1/x", "PGPASSFILE", "MYSQL_PWD"),
+        ("host=127.0.0.1 password=secret", "PGPASSFILE", "MYSQL_PWD"),
+        ("mariadb://user:secret@127.0.0.1/x", "MYSQL_PWD", "PGPASS"),
+    ],
+)
+def test_a_password_does_not_belong_on_a_command_line(url: str, place: str, other: str) -> None:
+    command = [sys.executable, "-m", "drumlin", "capture", "status", "--url", url]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert place in ended.stderr and other not in ended.stderr and "secret" not in ended.stderr
 
 
 def test_a_row_that_no_broker_takes(captured: Captured) -> None:

@@ -16,7 +16,7 @@ import pytest
 from capture.captured import Captured
 from capture.load import SCHEMA, TABLES, transact
 from capture.test_killed import check_nothing_twice, load
-from drumlin.capture.database import catalog, connections
+from drumlin.capture.database import catalog, connections, waiting
 from drumlin.capture.database.connections import failure_of
 from drumlin.capture.errors import DatabaseLost, DatabaseRefused
 from drumlin.capture.running import supervised
@@ -195,6 +195,24 @@ def test_what_ends_a_connection_passes(postgres: Postgres) -> None:
             catalog.run(connection, "SELECT pg_terminate_backend(pg_backend_pid())")
         with pytest.raises(DatabaseLost):
             catalog.run(connection, "SELECT 1")
+
+
+def test_rows_that_do_not_come(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may not be silent for long; whoever takes the rows may be slow."""
+    monkeypatch.setattr(waiting, "SLOW_S", 0.8)
+    large = "SELECT repeat('x', 100000) FROM generate_series(1, 3)"  # the server sends it at once
+    slow = f"{large} UNION ALL SELECT pg_sleep({{}})::text"
+    with contextlib.closing(connections.connect(postgres.url())) as connection:
+        statement = f"COPY ({slow.format(1.5)}) TO STDOUT"
+        lines = waiting.copied_lines(connection, statement, lambda: False)
+        assert len(next(lines)) > 100000
+        threading.Event().wait(1.0)
+        assert len(list(lines)) == 3
+        lines = waiting.copied_lines(
+            connection, f"COPY ({slow.format(60)}) TO STDOUT", lambda: False
+        )
+        with pytest.raises(DatabaseLost, match="silent"):
+            list(lines)
 
 
 def test_backends_that_end_at_any_moment(

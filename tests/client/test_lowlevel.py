@@ -17,7 +17,7 @@ from rig.waiting import wait_until
 
 #: Behind the door, and not on the face of a client.
 ONLY_HERE = ("claim_states", "confirm_states", "ends_at", "is_topic_id_unknown", "look_up_topics",
-             "read_ranges", "restore_target", "sample_logs")  # fmt: skip
+             "read_ranges", "replay_state", "restore_target", "sample_logs")  # fmt: skip
 
 
 def test_all_names_are_there() -> None:

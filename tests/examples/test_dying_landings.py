@@ -24,14 +24,17 @@ from pyspark.sql import SparkSession
 
 import drumlin.spark.landing
 from drumlin.client.client import Client
-from drumlin.spark import land
+from drumlin.spark import lake_files, land
 from drumlin.spark.landing.rows import small_files
 from drumlin.spark.landing.rows.mode import Mode
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets import delta, iceberg, lake_loads
 from drumlin.spark.landing.targets.lake_loads import visible_loads
 from drumlin.spark.landing.targets.parquet import open_lake
+from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
 from examples.conftest import NewTopic
 from rig.depth import so_many
+from rig.servers.objects.s3 import LOGIN, new_bucket, running_s3
 from rig.servers.postgres import running_postgres
 from rig.servers.small_hdfs import small_hdfs
 
@@ -107,9 +110,17 @@ def _postgres(url: str) -> list[Row]:
     return [dict(zip(_COLUMNS, row, strict=True)) for row in found]
 
 
+def _s3(url: str) -> list[Row]:
+    folder = S3Folder(url, S3Account())
+    names = [each.removeprefix(f"{url}/") for each in lake_files(url)]
+    tables = [pq.read_table(pa.BufferReader(folder.read(name))) for name in names]
+    return _arrow(pa.concat_tables(tables))
+
+
 READ: dict[str, Callable[[str], list[Row]]] = {
     "parquet": _lake,
     "hdfs": _lake,
+    "s3": _s3,
     "delta": _delta,
     "iceberg": _iceberg,
     "postgresql": _postgres,
@@ -125,6 +136,9 @@ def url(
     if kind == "hdfs":
         with small_hdfs(tmp_path) as address:
             yield f"{address}/lake"
+    elif kind == "s3":
+        with running_s3() as endpoint:
+            yield new_bucket(endpoint, monkeypatch).url("lake")
     elif kind == "postgresql":
         with running_postgres() as server:
             yield f"{server.url()}?table=landed"
@@ -144,6 +158,7 @@ _DEEP = pytest.mark.deep
     [
         pytest.param("parquet", "append", marks=_DEEP),
         pytest.param("hdfs", "append", marks=_DEEP),
+        pytest.param("s3", "append", marks=_DEEP),
         pytest.param("delta", "append", marks=_DEEP),
         pytest.param("delta", "upsert", marks=_DEEP),
         pytest.param("iceberg", "append", marks=_DEEP),
@@ -175,6 +190,8 @@ def test_a_driver_that_dies_at_any_line(
 
     def run(**more: Any) -> None:
         given = {"bootstrap": drumlin_address, "compact_small_files": True, "batch_offsets": 30}
+        if kind == "s3":  # tasks have the environment that Spark was started with
+            given["s3"] = LOGIN
         land(spark, topic, url, mode=mode, **given, **more)
 
     def wanted() -> list[Row]:

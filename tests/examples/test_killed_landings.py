@@ -20,10 +20,13 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from drumlin.client.client import Client
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.parquet import open_lake
+from drumlin.spark.landing.targets.s3_lake.folder import S3Folder
 from examples.conftest import NewTopic
 from rig.depth import so_many
 from rig.jvm.java import spark_environment
+from rig.servers.objects.s3 import new_bucket, running_s3
 from rig.servers.postgres import running_postgres
 from rig.servers.small_hdfs import small_hdfs
 
@@ -57,6 +60,16 @@ def _hdfs(url: str) -> pa.Table:
     return pq.read_table(folder, filesystem=files, columns=[*_PLACE, "key", "value"])
 
 
+def _s3(url: str) -> pa.Table:
+    """As readers find it who list the folder."""
+    folder = S3Folder(url, S3Account())
+    names = [each.name for each in folder.objects() if each.name.endswith(".parquet")]
+    files = [pa.BufferReader(folder.read(name)) for name in names]
+    return pa.concat_tables(
+        pq.read_table(each, columns=[*_PLACE, "key", "value"]) for each in files
+    )
+
+
 def _postgres(url: str) -> pa.Table:
     with psycopg.connect(url.partition("?")[0]) as connection:
         found = connection.execute('SELECT partition, "offset", key, value FROM landed').fetchall()
@@ -73,11 +86,14 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def place(kind: str, tmp_path: Path) -> Iterator[str]:
+def place(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of the target; "" for a folder of the test's own."""
     if kind == "hdfs":
         with small_hdfs(tmp_path) as address:
             yield f"{address}/lake"
+    elif kind == "s3":
+        with running_s3() as endpoint:
+            yield new_bucket(endpoint, monkeypatch).url("lake")
     elif kind == "postgresql":
         with running_postgres() as server:
             yield f"{server.url()}?table=landed"
@@ -90,6 +106,7 @@ def place(kind: str, tmp_path: Path) -> Iterator[str]:
     [
         ("parquet", "append", _parquet),
         ("hdfs", "append", _hdfs),
+        ("s3", "append", _s3),
         ("delta", "append", _delta),
         ("delta", "upsert", _delta),
         ("iceberg", "append", _iceberg),
@@ -139,4 +156,4 @@ def test_a_landing_that_is_killed(
             wanted = [row for row in wanted if row["value"] is not None]
     else:
         wanted = _rows(records)
-    assert _rows(read(place if kind in ("hdfs", "postgresql") else folder)) == wanted
+    assert _rows(read(place if kind in ("hdfs", "postgresql", "s3") else folder)) == wanted

@@ -7,6 +7,8 @@ import multiprocessing
 import random
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -364,3 +366,22 @@ def test_some_random_changes(tmp_path: Path) -> None:
             model.pop(key, None)
         assert kept_or_none(tmp_path / "t") == model
     target.close()
+
+
+def test_a_full_disk_is_named_and_changes_nothing(
+    client: Client, topic: str, tmp_path: Path, serving_broker: DrumlinServer
+) -> None:
+    for first in range(0, 3000, 1000):
+        some = {f"k{n}": random.randbytes(8).hex() for n in range(first, first + 1000)}
+        client.append(rows(**some), topic)
+    to = f"parquet:{tmp_path}?buckets=1"
+    limited = f"ulimit -f 10; exec {sys.executable} -m drumlin materialize {topic} --to '{to}' "
+    limited += f"--group g --until-end --bootstrap {serving_broker.address}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"drumlin: {tmp_path / topic}: ")
+    assert "File too large" in line
+    assert not list(newest(tmp_path / topic).glob("*.parquet"))
+    drumlin.materialize(client, topic, to, group="g", until_end=True)
+    assert len(kept(tmp_path / topic)) == 3000

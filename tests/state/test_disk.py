@@ -1,15 +1,23 @@
-"""A state in a folder is there after a restart; what is not of this log is loaded again."""
+"""A state in a folder is there after a restart; what is not of this log is loaded again.
+
+A state that is larger than the memory of its process is restored, and goes on.
+"""
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import drumlin
 from drumlin.client.client import Client
 from drumlin.state import Processor, StateRefused
 from drumlin.state.changelog_format import changelog_name
@@ -18,6 +26,12 @@ from drumlin.state.keyed_state import JournaledState
 from state.counting import check, count
 
 Made = Callable[..., Processor]
+_VALUE_BYTES = 4_000
+_KEYS = 100_000
+#: Less than these have, for all that is on its way.
+_MEMORY_BYTES = 350 << 20
+_TESTS = Path(__file__).parents[1]
+_PROGRAM = "import sys; from state.test_disk import keep; keep(*sys.argv[1:])"
 
 
 class Counting:
@@ -158,3 +172,63 @@ def test_a_folder_has_one_user(counting: Counting) -> None:
         pytest.raises(StateRefused, match="is used by another process"),
     ):
         counting.made(folder=counting.folder)
+
+
+def _resident_bytes(name: str) -> int:
+    """As the system has it: now (VmRSS), or at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (found,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
+    return int(found) << 10
+
+
+def keep(bootstrap: str, topic: str, group: str, folder: str) -> None:
+    """In a process: keep the values of a topic, and print how many, and what memory that took."""
+    count = 0
+    with drumlin.state.processor(
+        topic,
+        group=group,
+        state="kept",
+        bootstrap=bootstrap,
+        folder=folder,
+        idle_timeout_ms=2_000,
+    ) as processor:
+        before = _resident_bytes("VmRSS")
+        for batch in processor:
+            processor.state.update_many(batch["key"], batch["value"])
+            count += batch.num_rows
+    print(count, _resident_bytes("VmHWM") - before)
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, memory is told in other ways")
+@pytest.mark.timeout(1200)
+def test_a_state_larger_than_memory(
+    client: Client, topic: str, group: str, address: str, tmp_path: Path
+) -> None:
+    chance, model = random.Random(1), dict[bytes, bytes]()
+
+    def write(numbers: range) -> None:
+        for first in range(0, len(numbers), 5_000):
+            rows = {b"%d" % n: chance.randbytes(_VALUE_BYTES) for n in numbers[first:][:5_000]}
+            table = pa.table({"key": list(rows), "value": list(rows.values())})
+            client.append(table, topic, partition=lambda data, _: [0] * len(data))
+            model.update(rows)
+
+    def kept(folder: str) -> int:
+        command = [sys.executable, "-c", _PROGRAM, address, topic, group, str(tmp_path / folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_TESTS)
+        assert done.returncode == 0, done.stderr[-4000:]
+        count, grown_bytes = map(int, done.stdout.split())
+        assert grown_bytes < _MEMORY_BYTES, f"{folder}: {grown_bytes >> 20} MB"
+        return count
+
+    write(range(_KEYS))
+    assert kept("first") == _KEYS
+    write(range(0, _KEYS, 100))  # so that keys come again in the changelog
+    assert kept("first") == _KEYS // 100
+    write(range(7))
+    assert kept("second") == 7
+    store = DiskStore(tmp_path / "second" / changelog_name(group, "kept") / "0.sqlite")
+    assert dict(store.scan(b"")) == model
+    store.close()

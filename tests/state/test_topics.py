@@ -86,6 +86,18 @@ def test_a_topic_that_is_made_again_while_it_is_read(
     assert client.committed_offsets(group) in ({}, committed)  # they go with the topic
 
 
+def test_an_input_that_is_made_again_and_is_shorter_now(
+    client: Client, topic: str, group: str, output: str, made: Made
+) -> None:
+    """Its log does not have what is to be read next, which is not all that is told."""
+    write(client, topic)
+    with pytest.raises(StateRefused, match=f"'{topic}' was deleted and created"), made() as it:
+        count(it, output)
+        client.delete_topic(topic)
+        client.create_topic(topic, 2)
+        count(it, output)
+
+
 def test_a_changelog_that_is_not_compacted_any_more(
     client: Client, topic: str, group: str, output: str, made: Made
 ) -> None:

@@ -257,6 +257,52 @@ def test_a_topic_that_is_made_again(client: Client, topic: str) -> None:
             strict.wait_until({0: 1000}, timeout_ms=60_000)
 
 
+def test_records_of_a_new_topic_never_show_beside_old_rows(
+    client: Client, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new topic has a record at the offset that the table reads next, and a fetch meets it."""
+    monkeypatch.setattr(following, "_LOOK_S", 3600.0)
+    client.append(rows(a="1", b="2"), topic, partition=lambda data, _: [0] * len(data))
+    new = rows(x="1", y="2", z="3")
+    told: list[drumlin.Change] = []
+    with client.table(topic, on_change=told.append) as table, drumlin.connect(address) as other:
+        engine, places = table._following._engine, table.positions().keys()
+        assert engine is not None
+        table._thread.call_soon(engine.pause, places)
+        other.delete_topic(topic)
+        other.create_topic(topic, 3)
+        other.append(new, topic, partition=lambda data, _: [0] * len(data))
+        table._thread.call_soon(engine.resume, places)
+        wait_until(lambda: len(table) == 3, "the new rows")
+        assert dict(table) == {b"x": b"1", b"y": b"2", b"z": b"3"}
+        assert sorted((each.key, each.offset) for each in told) == [
+            (each, -1) for each in (b"a", b"b", b"x", b"y", b"z")
+        ]
+
+
+def test_a_topic_that_is_made_again_while_it_is_loaded(
+    client: Client, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions that are read later are those of the new topic; no row of the old one is left."""
+    for each in range(3):
+        client.append(rows(**{f"old{each}": "1"}), topic, partition=lambda data, _, to=each: [to])
+    bound = following.Following._bound_memory
+    batches = 0
+
+    def make_again(self: following.Following) -> None:
+        nonlocal batches
+        batches += 1
+        bound(self)
+        if batches == 1:
+            other.delete_topic(topic)
+            other.create_topic(topic, 3)
+            other.append(rows(new1="1", new2="1"), topic, partition=lambda data, _: [1, 2])
+
+    monkeypatch.setattr(following.Following, "_bound_memory", make_again)
+    with drumlin.connect(address) as other, client.table(topic) as table:
+        assert dict(table) == {b"new1": b"1", b"new2": b"1"}
+
+
 @pytest.mark.usefixtures("looks_often")
 def test_partitions_that_are_added(client: Client, topic: str) -> None:
     with client.table(topic) as table:

@@ -73,15 +73,25 @@ class OffsetOutOfRange(ClientError, LookupError):
 
 
 class LogTruncated(OffsetOutOfRange):
-    """The log was truncated, with records that this consumer has read (unclean leader election).
+    """The log lost records that this consumer has read.
 
+    Either it was truncated (unclean leader election), or the topic was deleted and made again.
     `end_offset` is the end of the part that both logs share; -1 if the leader does not know it.
     """
 
-    def __init__(self, topic: str, partition: int, offset: int, end_offset: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        end_offset: int,
+        *,
+        is_new_topic: bool = False,
+    ) -> None:
         super().__init__(topic, partition, offset, -1, end_offset)
         where = f"topic {topic!r} partition {partition}"
-        gone = f"the log was truncated, and lost records before offset {offset} that were read"
+        how = "topic was deleted and made again" if is_new_topic else "log was truncated"
+        gone = f"the {how}, and lost records before offset {offset} that were read"
         self.args = (f"{where}: {gone}; the log is unchanged up to {end_offset}",)
 
 

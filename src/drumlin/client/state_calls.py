@@ -19,7 +19,8 @@ from drumlin.peer.options import Isolation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.state.snapshots import SnapshotOptions
+    from drumlin.client.read.range_stream import OffsetRange
+    from drumlin.client.state.snapshots import SnapshotOptions, StateReader
 
 
 class StateCalls(Calls):
@@ -135,6 +136,19 @@ class StateCalls(Calls):
         allow_inexact: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Read a snapshot; its point is looked up at once, not with the first batch."""
+        states, ranges = self._states(topic, at, partitions, options, allow_inexact=allow_inexact)
+        return translating(batch for wanted in ranges for batch in states.read(wanted))
+
+    def _states(
+        self,
+        topic: str,
+        at: Point | None,
+        partitions: Sequence[int] | None,
+        options: SnapshotOptions,
+        *,
+        allow_inexact: bool,
+    ) -> tuple[StateReader, Sequence[OffsetRange]]:
+        """What reads states, and what it is to read."""
         from drumlin.client.state.snapshots import StateReader
 
         partitions = arguments.partition_numbers(partitions)
@@ -149,5 +163,4 @@ class StateCalls(Calls):
             )
         )
         exact_reader = ExactReader(self._thread, self._connections, claims)
-        states = StateReader(exact_reader, options)
-        return translating(batch for wanted in ranges for batch in states.read(wanted))
+        return StateReader(exact_reader, options), ranges

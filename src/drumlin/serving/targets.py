@@ -96,6 +96,7 @@ def _store(url: str, group: str, decode: str | None, *, only_looks: bool) -> Sto
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     _check(not parts.fragment)
     if parts.scheme == "sqlite":
+        _check(url.partition(":")[2].startswith("///"))
         return _sqlite(parts, options, kept_as, only_looks=only_looks)
     if parts.scheme in ("postgresql", "postgres"):
         is_text = decode is not None
@@ -116,8 +117,8 @@ def _sqlite(
     from drumlin.serving.sqlite_target import SqliteTarget
 
     names = options.pop("table", TOPIC)
-    _check(not parts.netloc and not options and len(parts.path) > 1 and names)
     path = unquote(parts.path[1:])
+    _check(not parts.netloc and not options and path and "\0" not in path and names)
 
     def open_target(name: str, topic: str, kept: str) -> Target:
         return SqliteTarget(path, name, topic, kept, only_looks=only_looks)
@@ -156,7 +157,8 @@ def _redis(parts: SplitResult, options: dict[str, str], kept_as: str) -> Store:
     from drumlin.serving.redis.target import ROWS_AT_A_TIME, RedisTarget
 
     names = options.pop("prefix", f"{TOPIC}:")
-    _check(parts.netloc and not options)
+    number = parts.path.removeprefix("/")
+    _check(_has_server(parts) and not options and (not number or number.isdecimal()))
     where = urlunsplit(parts._replace(query=""))
 
     def open_target(prefix: str, _: str, kept: str) -> Target:
@@ -172,7 +174,7 @@ def _opensearch(
     from drumlin.serving.opensearch.target import OpenSearchTarget
 
     names, ca = options.pop("index", TOPIC), options.pop("ca", None)
-    _check(parts.hostname and names and parts.path in ("", "/") and not options)
+    _check(_has_server(parts) and names and parts.path in ("", "/") and not options)
     where = parts._replace(scheme=parts.scheme.partition("+")[2])
     connection = OpenSearchConnection(where, os.environ.get(VARIABLE), ca)
 
@@ -215,6 +217,14 @@ def _parquet(
         )
 
     return Store(names, kept_as, open_target)
+
+
+def _has_server(parts: SplitResult) -> bool:
+    """Whether there is a host, and a port that one can have."""
+    try:
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class _NotExpected(ValueError):

@@ -8,6 +8,7 @@ from drumlin.spark.frames.changes import changes, read_changes
 from drumlin.spark.frames.query_errors import QueryOvertaken, QueryRefused
 from drumlin.spark.frames.restore import restore
 from drumlin.spark.frames.snapshot import snapshot
+from drumlin.spark.landing.lake_files import lake_files
 from drumlin.spark.landing.land import land, landed
 from drumlin.spark.landing.last_values import last_values, read_lake
 from drumlin.spark.landing.run import Landing
@@ -29,6 +30,7 @@ __all__ = [
     "dead_letters",
     "decode_values",
     "encode_values",
+    "lake_files",
     "land",
     "landed",
     "last_values",

@@ -71,6 +71,8 @@ _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 #: The most attempts to read an exact state.
 _READS_MAX: Final = 5
+#: The memory for rows on their way into a store.
+_LOAD_BYTES: Final = 32 << 20
 #: How far a machine's clock may be set back while a store is not in use.
 _CLOCK_CHANGES_MS: Final = 60_000
 #: How long the value of delete.retention.ms is cached.
@@ -334,10 +336,12 @@ class Changelog:
         end = self.ends([partition])[partition]
         position: bytes | None = None
         last = -1, b""
-        for batch in self._client.snapshot_batches(
+        for batch in lowlevel.replay_state(
+            self._client,
             self.topic,
-            partitions=[partition],
-            columns=["key", "value", "offset"],
+            partition,
+            ["key", "value", "offset"],
+            memory_bytes=_LOAD_BYTES,
             allow_inexact=allow_inexact,
         ):
             if is_over():

@@ -21,8 +21,9 @@ from drumlin.state.stores import Checkpoint
 
 _VERSION: Final = 2
 _CACHE_BYTES: Final = 16 << 20
-#: The most rows per query.
+#: The most rows per query, and the size of values at which one ends sooner.
 _AT_A_TIME: Final = 500
+_BYTES_AT_A_TIME: Final = 4 << 20
 _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
@@ -120,11 +121,9 @@ class DiskStore:
             if end is not None:
                 query, given = f"{query} AND key < ?", (at, end)
             with self._telling():
-                found = self._database.execute(
-                    f"{query} ORDER BY key LIMIT {_AT_A_TIME}", given
-                ).fetchall()
+                found, is_all = _some(self._database.execute(f"{query} ORDER BY key", given))
             yield from found
-            if len(found) < _AT_A_TIME:
+            if is_all:
                 return
             at, compare = found[-1][0], ">"
 
@@ -216,6 +215,19 @@ class Folder:
     def close(self) -> None:
         """Unlock the folder for other processes."""
         self._lock.close()
+
+
+def _some(cursor: sqlite3.Cursor) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """The first rows, more than one only as far as they are small; and whether these are all."""
+    found: list[tuple[bytes, bytes]] = []
+    size = 0
+    with contextlib.closing(cursor):
+        for row in cursor:
+            found.append(row)
+            size += len(row[1])
+            if len(found) == _AT_A_TIME or size >= _BYTES_AT_A_TIME:
+                return found, False
+    return found, True
 
 
 def _in_one_step(database: sqlite3.Connection, change: Any) -> None:

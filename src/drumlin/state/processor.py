@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from drumlin.client.consumer.consumer import topic_of
 from drumlin.client.consumer.idle import IdleDeadline
-from drumlin.client.errors import ClientError, Undecodable
+from drumlin.client.errors import ClientError, OffsetOutOfRange, Undecodable
 from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.client.tables import decoded
 from drumlin.client.topic_partition import TopicPartition
@@ -294,7 +294,11 @@ class Processor:
             if not self._has_assignment:
                 self._has_assignment = self._consumer.has_assignment
                 left_s = min(left_s, _JOINING_S)
-            batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
+            try:
+                batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
+            except OffsetOutOfRange:
+                self._topics.check()  # a topic that was made again is told as such
+                raise
             if batch is not None:
                 self._idle = None
                 return self._given(batch, batch.column("partition")[0].as_py())

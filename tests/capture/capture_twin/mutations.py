@@ -112,7 +112,7 @@ MUTATIONS: dict[str, Mutation] = {
         "if False:",
     ),
     "what is sent again is written again as columns": Mutation(
-        change_columns, "ChangeColumns._note", "first == last or self._changes.is_past", "False"
+        change_columns, "_Run._note", "first == last or self._changes.is_past", "first == last"
     ),
     "rows that are kept are not told of columns": Mutation(
         changes, "Changes.plain_table", "or self._rows.keeps(table.topic)", ""
@@ -131,18 +131,22 @@ MUTATIONS: dict[str, Mutation] = {
 #: Where each is found soonest, if not at once; others are tried if that is true no more.
 FOUND_BY: dict[str, int] = {
     "a transaction is committed in parts": 1,
-    "what is sent again is written again": 14,
+    "what is sent again is written again": 16,
     "a transaction ends where its commit begins": 2,
     "a keepalive within a transaction counts": 2,
     "a slot that others have advanced is good": 1,
-    "LSNs of two timelines are compared": 543,
-    "a promoted server has all that the topics have": 47,
+    "LSNs of two timelines are compared": 276,
+    "a promoted server has all that the topics have": 276,
     "changes of other tables count after a promotion": 592,
-    "the last change is forgotten": 47,
-    "a slot that is advanced before the stream begins is not noticed": 1,
+    "the last change is forgotten": 74,
+    "a slot that is advanced before the stream begins is not noticed": 166,
     "a slot of an interrupted snapshot is used again": 2,
     "the snapshot leaves rows that are gone": 1,
     "the snapshot writes what is there": 1,
-    "rows of a chunk are written over newer ones": 537,
+    "rows of a chunk are written over newer ones": 32,
     "keys that are in no chunk are not deleted": 7,
+    "what is sent again is written again as columns": 31,
+    "rows that are kept are not told of columns": 13,
+    "rows that are taken back are not taken again": 7,
+    "a changed key leaves the old row": 7,
 }

@@ -64,7 +64,7 @@ _ROW = st.tuples(
     st.none() | st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.none() | st.binary().map(lambda each: f"\\x{each.hex()}"),
 )
-_CHANGES = st.lists(st.tuples(st.sampled_from(_OIDS), st.sampled_from("IUDO"), _ROW), max_size=5)
+_CHANGES = st.lists(st.tuples(st.sampled_from(_OIDS), st.sampled_from("IUDOKF"), _ROW), max_size=5)
 
 
 _GOOD: tuple[Value, ...] = (

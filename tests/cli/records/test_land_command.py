@@ -12,6 +12,7 @@ import pytest
 import drumlin
 from cli.conftest import Run
 from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.objects.s3 import new_bucket, running_s3
 
 
 @pytest.fixture
@@ -59,6 +60,69 @@ def test_what_is_wrong_with_a_file_is_named(run: Run, tmp_path: Path) -> None:
     assert "say --to" in run("land", "--topics", "t").err
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("--format json --schema id:lung", "schema: 'id:lung': 'id' has the unknown type 'lung'"),
+        ("--format json --schema id:int,ID:int", "two fields for a column 'ID'"),
+        ("--format json", "format='json' needs a schema"),
+        ("--format avro", "format='avro' needs a schema, or a registry that has it"),
+        ("--format avro --schema {", "schema: not an Avro schema"),
+        ("--format json --schema id:int --subject s", "a subject needs a registry"),
+        ("--schema id:int", "schema: of use only with a format"),
+        ("--bad-records drop", "bad_records: of use only with a format"),
+        ("--format avro --registry there", "a schema registry's url is http:"),
+        ("--metrics-listener there", "metrics cannot be served at 'there'"),
+        ("--partition-by week", "'week' is not one of 'day', 'hour'"),
+    ],
+)
+@pytest.mark.parametrize("status", [(), ("--status",)])
+def test_what_is_wrong_is_named_before_spark_starts(
+    given: str, why: str, status: tuple[str, ...], topic: str, run: Run, tmp_path: Path
+) -> None:
+    to = f"parquet:{tmp_path}/lake"
+    done = run("land", "--topics", topic, "--to", to, *given.split(), *status)
+    assert done.code != 0
+    assert why in done.err
+    assert "Spark" not in done.err
+    assert len(done.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("mode=replace", "mode='replace': expected one of append, upsert"),
+        ("partition.by=week", "partition_by='week': expected one of day, hour"),
+        ("values.format=xml", "format='xml': expected one of json, avro, protobuf"),
+        ("bad.records=eat", "bad_records='eat': expected one of"),
+        ("registry.user=me", "registry.user: of use only with registry.url"),
+        ("patience.seconds=long", "patience.seconds: expected a positive number"),
+    ],
+)
+def test_values_in_a_file_are_checked(line: str, why: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "landing.properties"
+    path.write_text(f"topics=t\nto=parquet:x\n{line}\n")
+    assert why in run("land", "--properties", str(path), "--status").err
+
+
+def test_nothing_is_tried_again_where_it_is_not_to_be(topic: str, run: Run, tmp_path: Path) -> None:
+    given = ("--topics", topic, "--to", f"parquet:{tmp_path}", "--patience", "0", "--status")
+    assert run("land", *given).rows
+
+
+def test_what_a_library_says_is_one_line(topic: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("garbage")
+    given = ("--topics", topic, "--to", f"delta:{tmp_path}", "--status")
+    done = run("land", *given)
+    assert done.code == 1
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"drumlin: delta:{tmp_path}: ")
+    assert "unknown" not in line
+    assert "unexpected)" not in line
+
+
 def test_a_password_is_not_for_everybody_to_see(run: Run) -> None:
     done = run("land", "--topics", "t", "--to", "postgresql://a:secret@h/d")
     assert done.code == 2
@@ -76,3 +140,25 @@ def test_a_topic_that_was_made_anew_is_refused(
     done = run("land", "--topics", topic, "--to", f"parquet:{tmp_path}")
     assert done.code == 1
     assert "created again. Nothing was landed" in done.err
+
+
+def test_a_lake_in_s3(topic: str, run: Run, tmp_path: Path) -> None:
+    """The login is in a file; what is wrong is said before Spark starts."""
+    with running_s3() as endpoint, pytest.MonkeyPatch.context() as patched:
+        bucket = new_bucket(endpoint, patched)
+        patched.delenv("AWS_ENDPOINT_URL")
+        patched.delenv("AWS_ACCESS_KEY_ID")
+        path = tmp_path / "landing.properties"
+        path.write_text(
+            f"topics={topic}\nto=s3://none-of-that-name/lake\ns3.endpoint={endpoint}\n"
+            "s3.region=eu-central-1\ns3.access.key.id=a\ns3.secret.access.key=a-secret\n"
+        )
+        given = ("land", "--properties", str(path), "--status")
+        done = run(*given)
+        assert done.err == "drumlin: s3://none-of-that-name/lake: there is no such bucket\n"
+        (row, _) = run(*given, "--to", bucket.url("{topic}"), "--json").json
+        assert (row["position"], row["to"]) == (None, bucket.url(topic))
+        refused = run(*given, "--to", bucket.url("lake"), "--mode", "upsert").err
+        assert f"or into delta:{bucket.url('lake')}" in refused
+        told = run("land", "--topics", topic, "--to", bucket.url("lake"), "--status").err
+        assert "no credentials of AWS are found" in told

@@ -67,12 +67,20 @@ def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) ->
     for at in (exact_from, end_offset - 1, end_offset):
         assert values(client.snapshot(topic, at={0: at})) == state(at)
     begun = client.snapshot_batches(topic)
+    replays = [
+        lowlevel.replay_state(client, topic, 0, ["key", "value"], memory_bytes=1) for _ in range(2)
+    ]
+    assert {key: value for each in replays.pop() for key, value in values(each).items()} == values(
+        client.snapshot(topic)
+    )
     write(client, topic, 10)
     await_clean(broker.data, topic)
     with pytest.raises(drumlin.StateNotExact, match="overtaken"):
         lowlevel.confirm_states(client, claims)
     with pytest.raises(drumlin.StateNotExact, match="overtaken"):
         next(begun)
+    with pytest.raises(drumlin.StateNotExact, match="overtaken"):
+        list(replays.pop())
 
 
 def state(end_offset: int) -> dict[bytes, bytes]:

@@ -15,7 +15,7 @@ from drumlin.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
 from drumlin.spark.landing.patience import may_pass, patiently
 from drumlin.spark.landing.run import Landing
-from drumlin.spark.landing.targets.target import LandingRefused, OtherRun
+from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, StoreUnavailable
 from rig.ports import free_ports
 
 NOW = Landing("t", "id", "delta:/t", "append", 5, 2, 4, 300, {0: 5, 1: 0}, {0: 7, 1: 0})
@@ -79,6 +79,10 @@ def test_what_may_pass() -> None:
     text = "Traceback\n drumlin.client.errors.BrokerUnreachable: no broker of h:9092"
     assert may_pass(PythonException(text))
     assert not may_pass(PythonException("Traceback\n ValueError: no"))
+    assert may_pass(StoreUnavailable("s3://b/lake: S3 cannot be reached"))
+    assert may_pass(
+        PythonException("Traceback\n obstore.exceptions.GenericError: Generic S3 error")
+    )
     assert not may_pass(ValueError(text))
 
 

@@ -136,7 +136,7 @@ class Stream:
         if not received:
             raise DatabaseLost("the server has closed the connection")
         self._data += received
-        self._silence = Silence(silence.QUICK_S)
+        self._silence.heard()
         return True
 
     def _has_pending(self) -> bool:

@@ -27,6 +27,9 @@ class Silence:
     def __init__(self, limit_s: float) -> None:
         self._limit_s, self._since_s = limit_s, time.monotonic()
 
+    def heard(self) -> None:
+        self._since_s = time.monotonic()
+
     def check(self) -> None:
         """Call it when nothing has come.
 

@@ -67,8 +67,7 @@ def unchecked_result_of(
             is_writable(connector.socket, _LISTEN_S)
         silence = None if silence_s is None else Silence(silence_s)
         while connector.is_busy():
-            if not _listen(connection, should_stop) and silence is not None:
-                silence.check()
+            _listen(connection, should_stop, silence)
         result = connector.get_result()
         if result is None or result.status not in (status.COPY_OUT, status.COPY_BOTH):
             while connector.get_result() is not None:
@@ -89,19 +88,16 @@ def copied_lines(
     """
     psycopg, connector = loaded(), connection.pgconn
     result_of(connection, statement, should_stop, SLOW_S)
-    silence = None
+    silence: Silence | None = None
     try:
         while True:
             size, line = connector.get_copy_data(1)
             if size > 0:
-                silence = None
+                silence = None  # whoever takes the lines may do so slowly
                 yield line
             elif size == 0:
                 silence = silence or Silence(SLOW_S)
-                if _listen(connection, should_stop):
-                    silence = None
-                else:
-                    silence.check()
+                _listen(connection, should_stop, silence)
             else:
                 break
         result = connector.get_result()
@@ -112,16 +108,20 @@ def copied_lines(
     _checked(connection, result)
 
 
-def _listen(connection: psycopg.Connection[Any], should_stop: Callable[[], bool]) -> bool:
-    """Whether something has come in a moment."""
+def _listen(
+    connection: psycopg.Connection[Any], should_stop: Callable[[], bool], silence: Silence | None
+) -> None:
+    """Take in what has come, or wait for it for a moment."""
     if should_stop():
         with contextlib.suppress(loaded().Error):
             connection.cancel_safe(timeout=_CANCEL_S)
         raise Stopped
-    has_come = is_readable(connection.pgconn.socket, _LISTEN_S)
-    if has_come:
+    if is_readable(connection.pgconn.socket, _LISTEN_S):
         connection.pgconn.consume_input()
-    return has_come
+        if silence is not None:
+            silence.heard()
+    elif silence is not None:
+        silence.check()
 
 
 def _checked(connection: psycopg.Connection[Any], result: Any) -> Any:

@@ -374,6 +374,8 @@ def _check_no_password(url: str) -> None:
     """
     from urllib.parse import urlsplit
 
+    from drumlin.capture.binlog.connections import is_of_mariadb
+
     if url == os.environ.get(_URL_VARIABLE):
         return
     try:
@@ -381,9 +383,10 @@ def _check_no_password(url: str) -> None:
     except ValueError:
         has_password = False
     if has_password or "password=" in url:
+        place = "MYSQL_PWD" if is_of_mariadb(url) else "PGPASSFILE or in PGPASSWORD"
         raise click.BadParameter(
-            "--url with a password shows it to everybody on this machine: have it in PGPASSFILE, "
-            f"in PGPASSWORD or MYSQL_PWD, or give the URL as {_URL_VARIABLE}"
+            "--url with a password shows it to everybody on this machine: have it in "
+            f"{place}, or give the URL as {_URL_VARIABLE}"
         )
 
 

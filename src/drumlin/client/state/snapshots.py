@@ -18,7 +18,7 @@ from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.state.exact_reading import ExactReader
 from drumlin.peer.options import Isolation
 from drumlin.records.columns.columns import RECORD_SCHEMA_WITH_HEADERS
-from drumlin.records.latest.state_passes import passes
+from drumlin.records.latest.state_passes import passes, pieces
 
 #: The columns of a snapshot; `headers` only on request.
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
@@ -75,6 +75,17 @@ class StateReader:
             for batch in latest.rows():
                 yield self._shown(batch, wanted.partition)
             del latest  # the next pass needs the memory
+
+    def replay(self, wanted: OffsetRange, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Rows, tombstones among them, whose keys replace those of earlier rows: one reading.
+
+        Raises:
+            StateNotExact: after the last row, as any may be wrong.
+        """
+        for latest in pieces(self._records(wanted), memory_bytes):
+            for batch in latest.rows(with_tombstones=True):
+                yield self._shown(batch, wanted.partition)
+        self._reader.confirm(wanted)
 
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range, with columns to return and those that find the last record."""

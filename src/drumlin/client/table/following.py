@@ -23,6 +23,7 @@ from drumlin.client.errors import (
     ClientError,
     EqualKeys,
     FollowingEnded,
+    LogEndsEarly,
     TableTooLarge,
     UnknownTopic,
     translated,
@@ -172,11 +173,10 @@ class Following:
                 self._step()
             if time.monotonic() - self._looked_s >= _LOOK_S:
                 self._look_at_topic()
-        except EqualKeys:
-            if not self._look_at_topic():
-                raise
-        except OVERTAKEN as error:
-            if self._options.when_lost == "raise":
+        except (EqualKeys, *OVERTAKEN) as error:
+            if self._look_at_topic():
+                return
+            if isinstance(error, EqualKeys) or self._options.when_lost == "raise":
                 raise
             self._in_vain.check(error)
             self._load()
@@ -185,13 +185,13 @@ class Following:
         engine = self._engine
         assert engine is not None
         found = self._thread.run(engine.next(Deadline(_POLL_MS), comes_back=True))
-        if not isinstance(found, Readable):
-            return
-        piece, position = found
         assert self._topic_now is not None
         if engine.topic_id(self._topic) not in (None, self._topic_now.topic_id):
             self._look_at_topic()
             return
+        if not isinstance(found, Readable):
+            return
+        piece, position = found
         state = self._states[piece.place]
         for each in decode(piece, position, _OPTIONS):
             if each.batch is not None:
@@ -301,9 +301,6 @@ class Following:
         self._show()
 
     def _load_once(self) -> None:
-        topic_now = self._loader.describe()
-        self._working = MemoryRows(self._topic)
-
         def check_open() -> None:
             if self._ends.is_set():
                 raise ClientError(f"the table of topic {self._topic!r} was closed meanwhile")
@@ -314,7 +311,18 @@ class Following:
             self._bound_memory()
 
         options = self._options
-        states = self._loader.load(options.partitions, options.memory_bytes, take, check_open)
+        while True:
+            topic_now, self._working = self._loader.describe(), MemoryRows(self._topic)
+            try:
+                states = self._loader.load(
+                    options.partitions, options.memory_bytes, take, check_open
+                )
+            except (EqualKeys, LogEndsEarly):
+                if self._loader.describe().topic_id == topic_now.topic_id:
+                    raise
+            # Otherwise some of the rows may be of a topic that was deleted meanwhile.
+            if self._loader.describe().topic_id == topic_now.topic_id:
+                break
         self._topic_now, self._looked_s, self._states = topic_now, time.monotonic(), states
 
         async def start() -> None:

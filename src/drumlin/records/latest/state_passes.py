@@ -1,4 +1,4 @@
-"""Computing the state of a log in bounded memory, by reading the log several times.
+"""Computing the state of a log in bounded memory, by reading the log several times; or in pieces.
 
 A pass keeps the keys of one share of the hash space. If these take too much memory, the share is
 halved: the pass continues with one half, and a later pass reads the log again for the other.
@@ -42,6 +42,24 @@ def passes(
                 latest = _part(latest, share, seed)
         yield latest
         del latest  # as it may be large, and the next pass needs the memory
+
+
+def pieces(read: Iterable[pa.RecordBatch], memory_bytes: int) -> Iterator[LatestRows]:
+    """The last rows, with tombstones, of one piece of a log after the other, in one reading.
+
+    Those of a later piece replace those of earlier ones, as where they are put into a store.
+
+    Args:
+        read: rows for `LatestRows`.
+        memory_bytes: the limit for a piece, unless it has only one batch.
+    """
+    latest = LatestRows()
+    for batch in read:
+        latest.add(batch)
+        if latest.outgrow(int(_MEMORY_PART * memory_bytes)):
+            yield latest
+            latest = LatestRows()
+    yield latest
 
 
 def _is_too_large(latest: LatestRows, share: _Share, memory_bytes: int | None) -> bool:

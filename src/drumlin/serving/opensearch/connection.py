@@ -57,7 +57,10 @@ class OpenSearchConnection:
             self._headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
         self._http: http.client.HTTPConnection
         if where.scheme == "https":
-            trusted = ssl.create_default_context(cafile=ca)
+            try:
+                trusted = ssl.create_default_context(cafile=ca)
+            except OSError as error:  # of SSL as well: what is in the file is no certificate
+                raise OSError(f"OpenSearch: ca={ca}: {error.strerror}") from None
             self._http = http.client.HTTPSConnection(
                 host, port, timeout=_TIMEOUT_S, context=trusted
             )

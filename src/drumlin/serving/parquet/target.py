@@ -8,11 +8,12 @@ collected and not stored is read again from the log after a crash.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from drumlin.serving.parquet.folder import ParquetFolder
 from drumlin.serving.parquet.rows import NewBuckets, bucket_of, changed, schema_of
@@ -29,6 +30,8 @@ from drumlin.serving.target import (
 #: The most bytes of changes that are collected of all partitions, and of a replacement's rows.
 _COLLECTED_BYTES: Final = 64 << 20
 _ROW_BYTES: Final = 150
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -44,6 +47,23 @@ class _Kept:
     size: int = 0
     #: When the first of them came, by the monotonic clock.
     since_s: float = 0.0
+
+
+def _naming_folder(
+    method: Callable[Concatenate[ParquetTarget, P], T],
+) -> Callable[Concatenate[ParquetTarget, P], T]:
+    """Name the folder in errors that name no file, such as that of a full disk."""
+
+    @functools.wraps(method)
+    def named(self: ParquetTarget, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise OSError(f"{self.path}: {error.strerror or error}") from error
+
+    return named
 
 
 class ParquetTarget:
@@ -66,7 +86,7 @@ class ParquetTarget:
             TargetRefused: the folder has files of others, or another topic, group or format.
             OSError: the folder cannot be used.
         """
-        self._path = path
+        self.path = path
         self._kept = kept
         self._schema = schema_of(is_text=is_text)
         self._buckets = buckets
@@ -80,7 +100,7 @@ class ParquetTarget:
         with contextlib.suppress(FileNotFoundError):
             newest = self._folder.newest()
             if newest is not None:
-                check_owner(str(self._path), newest[1]["kept"], self._kept)
+                check_owner(str(self.path), newest[1]["kept"], self._kept)
                 stored = newest[1]["partitions"]
                 found = {each: _position(stored.get(str(each))) for each in partitions}
                 return {
@@ -90,6 +110,7 @@ class ParquetTarget:
                 }
         return {}
 
+    @_naming_folder
     def claim(self, partition: int) -> Claim:
         def take(state: dict[str, Any]) -> dict[str, Any]:
             state = state or {"kept": self._kept, "buckets": self._buckets, "partitions": {}}
@@ -106,6 +127,7 @@ class ParquetTarget:
         self._claimed[partition] = _Kept(partition, stored["term"], stored)
         return Claim(stored["term"], _position(stored))
 
+    @_naming_folder
     def apply(
         self, partition: int, term: int, changes: Mapping[Cell, Cell | None], position: Position
     ) -> None:
@@ -121,6 +143,7 @@ class ParquetTarget:
             with contextlib.suppress(Fenced):  # told when that partition is used next
                 self._store(largest)
 
+    @_naming_folder
     def flush(self, partition: int, term: int, *, now: bool) -> None:
         kept = self._ours(partition, term)
         if kept.position is not None and (now or time.monotonic() >= kept.since_s + self._every_s):
@@ -137,8 +160,15 @@ class ParquetTarget:
         rows = NewBuckets(partition, state["buckets"], self._schema, new_file)
         return ParquetReplacement(self, kept, rows)
 
-    def take_aside(self, kept: _Kept, files: dict[int, Path], position: Position) -> None:
-        """Replace the partition's files by these."""
+    @_naming_folder
+    def add_aside(self, new: NewBuckets, rows: Iterable[tuple[Cell, Cell]]) -> None:
+        """Add rows to a replacement."""
+        new.add(rows, _COLLECTED_BYTES)
+
+    @_naming_folder
+    def take_aside(self, kept: _Kept, new: NewBuckets, position: Position) -> None:
+        """Replace the partition's files by those of a replacement."""
+        files = new.finish()
         self._commit(kept, {str(bucket): each.name for bucket, each in files.items()}, position)
         for each in files.values():
             each.unlink()
@@ -198,10 +228,10 @@ class ParquetTarget:
         kept.stored = self._folder.commit(put)["partitions"][str(kept.partition)]
 
     def _check(self, state: Mapping[str, Any]) -> None:
-        check_kept(str(self._path), state["kept"], self._kept)
+        check_kept(str(self.path), state["kept"], self._kept)
         if state["buckets"] != self._buckets:
             raise TargetRefused(
-                f"{self._path} has {state['buckets']} buckets, not {self._buckets}: name another "
+                f"{self.path} has {state['buckets']} buckets, not {self._buckets}: name another "
                 "folder for a table with more or fewer"
             )
 
@@ -213,7 +243,7 @@ class ParquetTarget:
 
     def _lose(self, partition: int) -> NoReturn:
         self._claimed.pop(partition, None)
-        raise Fenced(f"{self._path}: another process has taken partition {partition}")
+        raise Fenced(f"{self.path}: another process has taken partition {partition}")
 
 
 class ParquetReplacement:
@@ -225,10 +255,10 @@ class ParquetReplacement:
         self._rows = rows
 
     def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
-        self._rows.add(rows, _COLLECTED_BYTES)
+        self._target.add_aside(self._rows, rows)
 
     def commit(self, position: Position) -> None:
-        self._target.take_aside(self._kept, self._rows.finish(), position)
+        self._target.take_aside(self._kept, self._rows, position)
 
 
 #: A partition that nobody has claimed.

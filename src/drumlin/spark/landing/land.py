@@ -6,17 +6,16 @@ The loop has no state of its own: each batch starts at the position stored in th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metrics_server import metrics_served
 from drumlin.spark.landing.metrics import LandingMetrics
-from drumlin.spark.landing.patience import PATIENCE_S, patiently
+from drumlin.spark.landing.patience import patiently
 from drumlin.spark.landing.rows.mode import Mode, Period
-from drumlin.spark.landing.rows.typed import typed_values
-from drumlin.spark.landing.run import GROUP, Landing, Run, Wanted
-from drumlin.spark.landing.targets.urls import check_places
+from drumlin.spark.landing.run import GROUP, Landing, Run
+from drumlin.spark.landing.wanted import BATCH_OFFSETS, PATIENCE_S, checked
 from drumlin.spark.options.keyword_options import read_options
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.values.bad_records import BadRecords
@@ -28,7 +27,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.client.values.decoder import Format
     from drumlin.client.values.registry import SchemaRegistry
 
-BATCH_OFFSETS: Final = 1_000_000
 _ISOLATION: Final = "kafka.isolation.level"
 #: The options that a user may set, besides those of the connection.
 _ALLOWED: Final = {"failondataloss", "minpartitions", "maxrecordsperpartition"}
@@ -58,6 +56,7 @@ def land(
     on_progress: Callable[[Landing], None] | None = None,
     on_retry: Callable[[Exception], None] | None = None,
     metrics_listener: str | None = None,
+    s3: Mapping[str, str] | None = None,
     **options: object,
 ) -> list[Landing]:
     """Copy the new records of topics to tables or files, every record exactly once.
@@ -68,8 +67,8 @@ def land(
 
     Args:
         topics: a name, or several.
-        to: the target: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER` (Parquet files), `delta:TABLE`,
-            `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
+        to: the target: `parquet:FOLDER`, `hdfs://HOST:PORT/FOLDER`, `s3://BUCKET/FOLDER` (Parquet
+            files), `delta:TABLE`, `iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N]`,
             `postgresql://USER@HOST/DATABASE[?table=NAME]` (the name is the topic's by default).
             `{topic}` stands for the topic's name, and is needed for several topics.
         bootstrap: some of the brokers, as `host:port,…`.
@@ -97,6 +96,8 @@ def land(
         on_progress: called after each batch.
         on_retry: called with the error before something is tried again.
         metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
+        s3: of `s3://…` and `delta:s3://…`, what AWS's environment and files do not say: `endpoint`,
+            `region`, `access_key_id`, `secret_access_key`, `session_token`. Tasks are given it.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
             and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 
@@ -109,28 +110,31 @@ def land(
         RecordsLost: the records after the target's position are no longer in the log; or the last
             run was so long ago that tombstones may have been removed.
         LandingRefused: there is something in the target's place that no landing has created, or it
-            has other columns.
+            has other columns; or S3 refuses the login, or has no such bucket.
         SchemaError, RegistryError, DecoderUnavailable: as from `decode_values`.
         OptionError, ValueError: an argument or option is invalid.
         UnknownTopic: there is no such topic.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    check_places(to, names)
-    if batch_offsets < 1:
-        raise ValueError(f"batch_offsets={batch_offsets}: expected a positive number")
-    if every_s is not None and every_s <= 0:
-        raise ValueError(f"every_s={every_s}: expected a positive number")
-    if patience_s < 0:
-        raise ValueError(f"patience_s={patience_s}: expected a number that is not negative")
-    values = typed_values(
+    wanted = checked(
+        names,
+        to,
+        mode=mode,
+        batch_offsets=batch_offsets,
+        partition_by=partition_by,
         format=format,
         schema=schema,
         registry=registry,
         subject=subject,
         message=message,
         bad_records=bad_records,
+        rebuild=rebuild,
+        compact_small_files=compact_small_files,
+        every_s=every_s,
+        patience_s=patience_s,
+        metrics_listener=metrics_listener,
+        s3=s3,
     )
-    wanted = Wanted(to, mode, batch_offsets, partition_by, values, rebuild, compact_small_files)
     stop, metrics = stop or threading.Event(), LandingMetrics()
 
     def progress(now: Landing) -> None:
@@ -163,6 +167,7 @@ def landed(
     bootstrap: str,
     mode: Mode | None = None,
     partition_by: Period | None = None,
+    s3: Mapping[str, str] | None = None,
     **options: object,
 ) -> list[Landing]:
     """The progress of topics, and how far their targets lag behind. Read-only, without Spark.
@@ -170,8 +175,7 @@ def landed(
     Arguments and errors are those of `land`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
-    check_places(to, names)
-    wanted = Wanted(to, mode, 1, partition_by, None, rebuild=False, compact=False)
+    wanted = checked(names, to, mode=mode, partition_by=partition_by, s3=s3)
     found = []
     for name in names:
         with Run(None, name, wanted, _options(name, bootstrap, None, options)) as run:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from drumlin.spark.landing.lake_files import visible
 from drumlin.spark.landing.rows.mode import TOMBSTONE
+from drumlin.spark.landing.s3_account import S3Account
+from drumlin.spark.landing.targets.urls import is_s3
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_lake(spark: SparkSession, folder: str) -> DataFrame:
+def read_lake(
+    spark: SparkSession, folder: str, *, s3: Mapping[str, str] | None = None
+) -> DataFrame:
     """Every record of a lake of Parquet files, also while small files are merged.
 
     (`spark.read.parquet(folder)` is the same, but for the moment in which loads are merged.) Values
     that became columns have those of all loads.
 
     Args:
-        folder: the folder of a lake that `land` has written, as a path or `hdfs://…`.
+        folder: the folder of a lake that `land` has written: a path, `hdfs://…` or `s3://…`, for
+            which Spark needs `hadoop-aws`.
+        s3: as for `land`; for listing files, which Spark reads by its own settings.
 
     Returns:
         One row per record, with the columns that the page on landing lists.
@@ -26,25 +34,25 @@ def read_lake(spark: SparkSession, folder: str) -> DataFrame:
         LandingRefused: loads are missing.
         AnalysisException: Spark finds no files there.
     """
-    from drumlin.spark.landing.targets.lake_loads import visible_loads
-    from drumlin.spark.landing.targets.parquet import is_typed, open_lake
-
-    files, path = open_lake(folder)
-    before = folder.removesuffix(path) if folder.startswith("hdfs:") else ""
-    loads = visible_loads(files, path)
-    may_differ = bool(loads) and is_typed(files, loads[-1])
-    options = {"basePath": f"{before}{path}", "mergeSchema": str(may_differ).lower()}
-    return spark.read.options(**options).parquet(*(f"{before}{each}" for each in loads))
+    base, paths, may_differ = visible(folder, S3Account.of(s3 or {}))
+    if is_s3(folder):  # by the name of Hadoop's client
+        base, *paths = (f"s3a:{each.partition(':')[2]}" for each in (base, *paths))
+    options = {"basePath": base, "mergeSchema": str(may_differ).lower()}
+    return spark.read.options(**options).parquet(*paths)
 
 
-def last_values(spark: SparkSession, folder: str) -> DataFrame:
+def last_values(
+    spark: SparkSession, folder: str, *, s3: Mapping[str, str] | None = None
+) -> DataFrame:
     """The last value of each key in a lake of Parquet files, without deleted keys.
 
     Within a partition, the highest offset wins. If partitions were added to the topic, a key may be
     in several of them: then the latest timestamp wins, as there is no better order.
 
     Args:
-        folder: the folder of a lake that `land` has written, as a path or `hdfs://…`.
+        folder: the folder of a lake that `land` has written: a path, `hdfs://…` or `s3://…`, for
+            which Spark needs `hadoop-aws`.
+        s3: as for `land`; for listing files, which Spark reads by its own settings.
 
     Returns:
         One row per key: `key` binary, `offset` long, `timestamp` timestamp, and `value` binary, or
@@ -56,7 +64,7 @@ def last_values(spark: SparkSession, folder: str) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    records = read_lake(spark, folder).where("key IS NOT NULL")
+    records = read_lake(spark, folder, s3=s3).where("key IS NOT NULL")
     is_typed = TOMBSTONE in records.columns
     place = ("timestamp", "partition", "offset")
     left_out = {"key", "headers", "load", "day", "hour", *place}

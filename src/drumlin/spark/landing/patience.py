@@ -13,8 +13,6 @@ from typing import Final
 from drumlin.client.errors import BrokerUnreachable, RequestTimedOut
 from drumlin.spark.landing.run import Landing, Run
 
-#: Longer than the restart of a server takes.
-PATIENCE_S: Final = 120.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 _MAY_PASS: Final = (BrokerUnreachable, RequestTimedOut)
@@ -23,6 +21,8 @@ _NAMES: Final = (
     "drumlin.client.errors.BrokerUnreachable",
     "drumlin.client.errors.RequestTimedOut",
     "drumlin.client.values.errors.RegistryUnavailable",
+    "drumlin.spark.landing.targets.target.StoreUnavailable",
+    "obstore.exceptions.GenericError",  # of a task that writes
     "psycopg.OperationalError",
 )
 

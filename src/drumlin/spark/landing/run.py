@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.ranges import batch_end, begin_of, may_lack_deletions, missing
-from drumlin.spark.landing.rows.mode import MODES, PERIODS, TOPIC, Mode, Period
+from drumlin.spark.landing.rows.mode import TOPIC, Mode
 from drumlin.spark.landing.targets.target import (
     NOTHING,
     Added,
@@ -27,6 +27,7 @@ from drumlin.spark.landing.targets.target import (
     check_topic,
 )
 from drumlin.spark.landing.targets.urls import open_target
+from drumlin.spark.landing.wanted import Wanted
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.values.bad_records import BadRecord
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.client.client import Client
     from drumlin.spark.landing.rows.rows import Rows
-    from drumlin.spark.landing.rows.typed import TypedValues
     from drumlin.spark.planning.group_progress import GroupProgress
 
 #: The fraction of delete.retention.ms after which a target without new records gets a commit that
@@ -67,20 +67,6 @@ class Landing(NamedTuple):
         return sum(max(end - self.position.get(each, 0), 0) for each, end in self.ends.items())
 
 
-class Wanted(NamedTuple):
-    """How topics are to be landed, but for the topic itself."""
-
-    to: str
-    mode: Mode | None
-    batch_offsets: int
-    partition_by: Period | None
-    values: TypedValues | None
-    #: Begin with all of the log, whose rows replace those of the target.
-    rebuild: bool
-    #: Merge small files after the batches of a round.
-    compact: bool
-
-
 class Run:
     """One topic and its target."""
 
@@ -101,11 +87,6 @@ class Run:
         self._client: Client = client_of(self._parsed)
         self._progress: GroupProgress = GroupProgress(self._parsed)
         self._mode: Mode = wanted.mode or _mode_of(self._client, topic)
-        if self._mode not in MODES:
-            raise ValueError(f"mode={wanted.mode!r}: expected one of {', '.join(MODES)}")
-        if wanted.partition_by not in (None, *PERIODS):
-            expected = ", ".join(PERIODS)
-            raise ValueError(f"partition_by={wanted.partition_by!r}: expected one of {expected}")
         if wanted.rebuild and self._mode == "append":
             raise ValueError(
                 f"rebuild: only an upserted target is what the log is now, and {topic!r} is "
@@ -113,7 +94,12 @@ class Run:
             )
         self._to = without_password(wanted.to.replace(TOPIC, topic))
         self._target: Target = open_target(
-            wanted.to, topic, self._mode, wanted.partition_by, only_looks=spark is None
+            wanted.to,
+            topic,
+            self._mode,
+            wanted.partition_by,
+            wanted.s3,
+            only_looks=spark is None,
         )
         self._is_rebuilt = not wanted.rebuild
         self._offsets = self._batches = 0
@@ -147,6 +133,7 @@ class Run:
         while not stop.is_set():
             source, held = self._looked_up()
             if until is None:
+                self._target.complete()
                 until = self._ends()
             end: dict[int, int] | None
             if not self._is_rebuilt and held.offsets:

@@ -64,6 +64,16 @@ def test_without_periods_a_partition_is_a_file(tmp_path: Path) -> None:
     ]
 
 
+def test_a_large_file_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "_BUFFERED_BYTES", 1)  # seven records
+    monkeypatch.setattr(record_files, "_LARGE_BYTES", 1)
+    found = _written(tmp_path, None, [*range(14)])
+    ranges = [(row["partition"], row["first_offset"], row["end_offset"]) for row in found]
+    assert sorted(ranges) == [(0, 0, 4), (0, 4, 7), (1, 0, 3), (1, 3, 7)]
+
+
 def test_days_and_hours_as_columns() -> None:
     times = pa.chunked_array([pa.array([-1, 0, 25 * HOUR_US], pa.timestamp("us", "UTC"))])
     assert period_numbers(times, "day").to_pylist() == [-1, 0, 1]

@@ -13,13 +13,14 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import Row
 
+from drumlin.spark.landing.lake_files import lake_files
 from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.record_files import ArrowFolder, write_files
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.targets import lake_loads
 from drumlin.spark.landing.targets.lake_loads import visible_loads
 from drumlin.spark.landing.targets.parquet import Lake
-from drumlin.spark.landing.targets.target import LandingRefused, Position
+from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, Position
 from rig.depth import IS_DEEP
 
 #: The number of loads that are worth merging, here.
@@ -80,6 +81,9 @@ class Loads:
         """Every row is there once; returns the names of the loads."""
         loads = visible_loads(fs.LocalFileSystem(), str(self.folder))
         assert self._places(loads) == self.expected()
+        files = [pq.ParquetFile(each).read().to_pylist() for each in lake_files(str(self.folder))]
+        found = sorted((row["partition"], row["offset"]) for rows in files for row in rows)
+        assert found == self.expected()
         assert self.lake().position() == self.position()
         return [Path(each).name for each in loads]
 
@@ -125,6 +129,20 @@ def test_small_loads_become_one(tmp_path: Path, period: Period | None) -> None:
     assert len(loads.check()) == 3
     assert loads.listed() == loads.expected()
     assert (newest, told) == (f"load={FEW:08}", f"load={FEW + 1:08}")
+
+
+def test_a_run_that_comes_when_its_number_is_merged(tmp_path: Path) -> None:
+    loads = Loads(tmp_path)
+    loads.land()
+    late = loads.lake()
+    for _ in range(FEW + 1):
+        loads.land()
+    loads.lake().compact()
+    end = loads.end
+    with pytest.raises(OtherRun, match="another run has made load=00000001"):
+        loads.land(late)
+    loads.end = end
+    loads.check()
 
 
 class Steps:

@@ -21,14 +21,18 @@ ADDRESS = "127.0.0.1:9"
 @pytest.mark.parametrize(
     ("url", "mode", "why"),
     [
-        ("s3://bucket/lake", "append", "expected parquet:FOLDER"),
+        ("s3://bucket", "append", "expected s3://BUCKET/FOLDER"),
+        ("s3:///lake", "append", "expected s3://BUCKET/FOLDER"),
+        ("parquet:s3://key:secret@bucket/lake", "append", "a login is in AWS's environment"),
+        ("s3://bucket/lake", "upsert", "'t' is to be upserted: .* or into delta:s3://bucket/lake"),
+        ("s3a://bucket/lake", "upsert", "or into delta:s3a://bucket/lake"),
         ("delta:", "append", "expected parquet:FOLDER"),
         ("/data/lake", "append", "expected parquet:FOLDER"),
-        ("parquet:s3://bucket/lake", "append", "s3 cannot rename a folder at once: take delta:s3:"),
         ("parquet://data/lake", "append", "expected parquet:FOLDER or parquet:///FOLDER"),
         ("parquet:/data/lake?table=t", "append", "expected parquet:FOLDER"),
         ("parquet:file:///data/lake", "append", "expected parquet:FOLDER"),
         ("delta://data/lake", "append", "expected delta:FOLDER"),
+        ("parquet:gs://bucket/lake", "append", "gs cannot rename a folder at once: take delta:gs:"),
         ("parquet:/data/lake", "upsert", "files are appended to only, and 't' is to be upserted"),
         ("iceberg:lake/users", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
         ("iceberg:lake/shop.users?bucket=4", "upsert", "expected iceberg:CATALOG/NAMESPACE.TABLE"),
@@ -89,6 +93,16 @@ def test_each_topic_has_a_place_of_its_own() -> None:
 def test_what_a_landing_says_itself_is_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises((OptionError, ValueError), match=why):
         land(SESSION, "t", "parquet:/data/lake", bootstrap=ADDRESS, **options)
+
+
+def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    (tmp_path / "_aside").mkdir()
+    assert lake.position() is None
+    (tmp_path / "load=old").mkdir()
+    (tmp_path / "mine.parquet").touch()
+    with pytest.raises(LandingRefused, match=r"has files of another program: 'load=old'"):
+        lake.position()
 
 
 def test_a_load_that_tells_no_offsets_is_named(tmp_path: Path) -> None:

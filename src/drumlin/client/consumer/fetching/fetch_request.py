@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.wire.by_hand.fetch_response import (
+    VERSION_MAX,
     VERSION_MAX_WITH_NAMES,
     FetchResponse,
     PartitionFetch,
@@ -23,11 +25,12 @@ _CONSUMER: Final = -1
 
 
 class Wanted(NamedTuple):
-    """The offset to fetch from in one partition, and the epoch of its leader."""
+    """The offset to fetch from in one partition, the epoch of its leader, and its topic's id."""
 
     place: TopicPartition
     offset: int
     leader_epoch: int
+    topic_id: UUID | None
 
 
 class Limits(NamedTuple):
@@ -42,12 +45,18 @@ async def fetch_partitions(
 ) -> dict[TopicPartition, PartitionFetch]:
     """Fetch from the leader, which fills its response in the order of the partitions.
 
+    Names topics by id, if the broker can, as a name may stand for another topic meanwhile.
+
     Raises:
         KafkaError: the broker's error for the whole request.
         PeerError: no answer.
     """
+    ids = {each.place.topic: each.topic_id for each in wanted}
+    version_max = VERSION_MAX if None not in ids.values() else VERSION_MAX_WITH_NAMES
+    if connection.version_of("fetch", version_max) <= VERSION_MAX_WITH_NAMES:
+        ids = dict.fromkeys(ids, None)
     by_topic: dict[str, list[Any]] = defaultdict(list)
-    for (topic, partition), offset, leader_epoch in wanted:
+    for (topic, partition), offset, leader_epoch, _ in wanted:
         each = FetchPartition(
             partition=partition,
             current_leader_epoch=leader_epoch,
@@ -62,18 +71,19 @@ async def fetch_partitions(
         max_bytes=limits.max_bytes,
         isolation_level=ISOLATION_LEVELS[limits.isolation],
         topics=tuple(
-            FetchTopic(topic=topic, partitions=tuple(partitions))
+            FetchTopic(topic=topic, topic_id=ids[topic], partitions=tuple(partitions))
             for topic, partitions in by_topic.items()
         ),
         forgotten_topics_data=(),
     )
     response: FetchResponse = await connection.request(
-        "fetch", request, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
+        "fetch", request, version_max=version_max, parse=parse_fetch_response
     )
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, "fetch")
+    names = {each.bytes: name for name, each in ids.items() if each is not None}
     return {
-        TopicPartition(topic.name, each.partition): each
+        TopicPartition(names.get(topic.topic_id, topic.name), each.partition): each
         for topic in response.topics
         for each in topic.partitions
     }

@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from drumlin.client.admin.committed_offsets import NO_EPOCH
 from drumlin.client.consumer.fetching.fetch_buffer import FetchBuffer, Frame, Piece
@@ -82,9 +83,11 @@ class Fetcher:
             if not _is_fetchable(state):
                 continue
             try:
-                leader = self._prompt.view.leader_of(*state.place)
+                leader = self._leader_of(state)
             except KafkaError:
                 lost.append(state)
+                continue
+            if not self._is_same_topic(state):
                 continue
             if self._is_checked(state):
                 routes[Route(leader, state.is_at_end)].append(state)
@@ -104,6 +107,31 @@ class Fetcher:
     def stop(self) -> None:
         """Send no more fetches."""
         self._is_stopped = True
+
+    def _is_same_topic(self, state: PartitionState) -> bool:
+        """Whether the position is in the current topic of this name, maybe after a reset."""
+        topic_id = self._topic_id(state)
+        if state.topic_id is not None and topic_id not in (None, state.topic_id):
+            if state.buffered:
+                return False  # the buffered records are returned first
+            state.former_ids |= {state.topic_id}
+            self._starter.made_again(state)
+        state.topic_id = topic_id or state.topic_id
+        return _is_fetchable(state)
+
+    def _topic_id(self, state: PartitionState) -> UUID | None:
+        return self._prompt.view.topics[state.place.topic].topic_id
+
+    def _leader_of(self, state: PartitionState) -> int:
+        """
+        Raises:
+            KafkaError: there is no leader, or the metadata are of a broker that lags.
+        """
+        leader = self._prompt.view.leader_of(*state.place)
+        if self._topic_id(state) in state.former_ids:
+            where = f"topic {state.place.topic!r} partition {state.place.partition}"
+            raise KafkaError(ErrorCode.unknown_topic_id, f"{where}: its topic was deleted")
+        return leader
 
     def _is_checked(self, state: PartitionState) -> bool:
         """Whether the current leader's log is known to reach the position."""
@@ -142,7 +170,9 @@ class Fetcher:
         wanted = []
         for state in states:
             state.is_in_flight = True
-            wanted.append(Wanted(state.place, state.fetch_offset, state.leader_epoch))
+            wanted.append(
+                Wanted(state.place, state.fetch_offset, state.leader_epoch, state.topic_id)
+            )
         self._busy.add(route)
         self._buffer.reserve(max_bytes)
         versions = {each.place: each.version for each in states}

@@ -138,6 +138,16 @@ class Starter:
             else:
                 self._move(state, first if policy == "earliest" else end)
 
+    def made_again(self, state: PartitionState) -> None:
+        """Apply the option `out_of_range`, as the topic was deleted and made again."""
+        if state.position == 0:
+            state.go_to(0)
+        elif self._options.out_of_range == "raise":
+            state.fail(LogTruncated(*state.place, state.position, 0, is_new_topic=True))
+            self._on_change()
+        else:
+            self._move(state, 0)  # it has read none of the new topic's records
+
     async def check(self, states: list[PartitionState]) -> None:
         """Ask the leaders for the end offset of the epoch that was read last (KIP-320).
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install grpcio-tools"
 _PACKAGE: Final = "grpc_tools"
+#: What the compiler says besides its verdict.
+_LOGGED: Final = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")
 _MAIN: Final = "drumlin-values.proto"
 _COMPILE_TIMEOUT_S: Final = 60
 #: The pauses before retries of a compiler that failed without a verdict on the schema.
@@ -82,7 +85,8 @@ def _compile(schema: RegisteredSchema, names: Collection[str]) -> bytes | str:
             return target.read_bytes()
     output = finished.stderr.replace(f"{folder}/", "").strip()
     if finished.returncode > 0 and _is_verdict(output, names):
-        return f"not a Protobuf schema: {output.replace(f'{_MAIN}:', '')[:1000]}"
+        told = "; ".join(each for each in output.splitlines() if not _LOGGED.match(each))
+        return f"not a Protobuf schema: {told.replace(f'{_MAIN}:', '')[:1000]}"
     if importlib.util.find_spec(_PACKAGE) is None or f"No module named '{_PACKAGE}" in output:
         raise DecoderUnavailable(NO_PACKAGE)
     code = finished.returncode

@@ -35,6 +35,8 @@ _WRITTEN: Final = pa.schema(
 )
 #: The size of the rows that a task keeps in memory before it writes them.
 _BUFFERED_BYTES: Final = 64 << 20
+#: A file that is larger is completed, and another one begun. S3 copies objects of 5 GiB at most.
+_LARGE_BYTES: Final = 1 << 30
 #: The number of files that a task has open. More periods than that come if timestamps are not in
 #: the order of the log.
 _OPEN_MAX: Final = 64
@@ -82,6 +84,11 @@ class _Open:
         self._end_offset = rows["offset"][-1].as_py() + 1
         self._records += len(rows)
 
+    @property
+    def size(self) -> int:
+        """What is written so far, in bytes."""
+        return int(self._stream.tell())
+
     def finish(self) -> dict[str, Any]:
         """Complete the file; its row of `WRITTEN`."""
         offsets = {"first_offset": self._first_offset, "end_offset": self._end_offset}
@@ -120,6 +127,8 @@ def write_files(
                     first = of_slot["offset"][0].as_py()
                     opened[slot] = _Open(where, slot, of_slot.schema, first)
                 opened[slot].write(of_slot)
+                if opened[slot].size >= _LARGE_BYTES:
+                    finished.append(opened.pop(slot).finish())
         while opened:
             finished.append(opened.pop(next(iter(opened))).finish())
     finally:

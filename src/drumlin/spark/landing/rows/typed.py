@@ -39,11 +39,12 @@ class TypedValues(NamedTuple):
 
         from drumlin.client.values.decoder import ValueDecoder
         from drumlin.client.values.kernel_runs import value_kernels_here
-        from drumlin.spark.mapping import as_struct
+        from drumlin.spark.values.ddl import struct_of
 
         schema: Any = self.schema
         if self.format == "json" and schema is not None:
-            schema = to_arrow_schema(as_struct(schema), timezone="UTC")
+            struct = struct_of(schema) if isinstance(schema, str) else schema
+            schema = to_arrow_schema(struct, timezone="UTC")
         subject = self.subject
         if subject is None and self.registry is not None and schema is None:
             subject = _SUBJECT
@@ -73,6 +74,8 @@ def typed_values(
     Raises:
         ValueError: something is said, but no format; or no schema can be found.
     """
+    from drumlin.client.values.decoder import FORMATS
+
     if bad_records not in BAD_RECORDS:
         raise ValueError(f"bad_records={bad_records!r}: expected one of {', '.join(BAD_RECORDS)}")
     said = {"schema": schema, "registry": registry, "subject": subject, "message": message}
@@ -81,6 +84,9 @@ def typed_values(
         if names or bad_records != "fail":
             raise ValueError(f"{', '.join(names) or 'bad_records'}: of use only with a format")
         return None
-    if schema is None and registry is None:
-        raise ValueError(f"format={format!r} needs a schema, or a registry that has it")
+    if format not in FORMATS:
+        raise ValueError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    if schema is None and (registry is None or format == "json"):
+        way_out = "" if format == "json" else ", or a registry that has it"
+        raise ValueError(f"format={format!r} needs a schema{way_out}")
     return TypedValues(format, schema, registry, subject, message, bad_records)

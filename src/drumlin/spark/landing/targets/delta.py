@@ -20,7 +20,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+from drumlin.client.errors import ClientError
 from drumlin.spark.landing.rows.mode import Mode, Period
 from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_file, write_files
 from drumlin.spark.landing.rows.reduced import PACKED, crc_bucket, packed, unpacked
@@ -38,13 +40,23 @@ from drumlin.spark.landing.rows.rows import Rows, aligned
 from drumlin.spark.landing.rows.small_files import FEW, SMALL_BYTES
 from drumlin.spark.landing.rows.times import PERIOD_COLUMNS, period_values
 from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
-from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, OtherRun, Position
+from drumlin.spark.landing.targets.target import (
+    NOTHING,
+    Added,
+    Batch,
+    LandingRefused,
+    OtherRun,
+    Position,
+)
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
     from pyspark.sql import Row
 
 _AT_END: Final = "at-end-ms"
+#: The id of a commit, by which a run knows its own. Others may come before it looks.
+_COMMIT: Final = "drumlin.commit"
+_LOOKED_AT: Final = 20
 #: The number of offsets of a compacted log of which a task writes the last ones.
 _OFFSETS_IN_TASK: Final = 500_000
 _PERIODS: Final = {
@@ -60,15 +72,29 @@ OR (new.timestamp = old.timestamp AND new.partition > old.partition)
 class Table:
     """A Delta table, used by one run."""
 
-    def __init__(self, url: str, mode: Mode, period: Period | None = None) -> None:
-        self._url, self._mode, self._period = url, mode, period
+    def __init__(
+        self,
+        url: str,
+        mode: Mode,
+        period: Period | None = None,
+        options: Callable[[], dict[str, str]] | None = None,
+    ) -> None:
+        """
+        Args:
+            options: gives those of S3, as of now, if the table is there.
+        """
+        self._url, self._mode, self._period, self._current = url, mode, period, options
+        self._options: dict[str, str] | None = None
         self._table: DeltaTable | None = None
 
     def position(self, partitions: Collection[int]) -> Position | None:
-        try:
-            self._table = DeltaTable(self._url)
-        except TableNotFoundError:
-            return None
+        if self._current is not None:
+            self._options = self._current()
+        with self._told():
+            try:
+                self._table = DeltaTable(self._url, storage_options=self._options)
+            except TableNotFoundError:
+                return None
         topic, topic_id = self._described(self._table)
         reached = {
             each: self._table.transaction_version(_application(topic, each)) for each in partitions
@@ -77,25 +103,34 @@ class Table:
         at_end_ms = self._table.transaction_version(_application(topic, _AT_END))
         return Position(topic, topic_id, offsets, at_end_ms)
 
+    def complete(self) -> None:
+        """Do nothing: a commit is all or nothing."""
+
     def add(self, batch: Batch, position: Position) -> Added:
         versions: dict[int | str, int] = dict(position.offsets.items())
         if position.at_end_ms is not None:
             versions[_AT_END] = position.at_end_ms
+        commit = uuid.uuid4().hex
         told = CommitProperties(
+            custom_metadata={_COMMIT: commit},
             app_transactions=[
                 Transaction(_application(position.topic, each), version)
                 for each, version in versions.items()
-            ]
+            ],
         )
-        try:
-            table = self._opened(position, batch.rows)
-            if self._mode == "append":
-                return self._append(table, batch, told)
-            if batch.is_whole:
-                return self._replace(table, batch, position, told)
-            return self._merge(table, batch, told)
-        except CommitFailedError as error:
-            raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
+        with self._told():
+            try:
+                table = self._opened(position, batch.rows)
+                if self._mode == "append":
+                    return self._append(table, batch, told)
+                if batch.is_whole:
+                    return self._replace(table, batch, position, told)
+                return self._merge(table, batch, told)
+            except CommitFailedError:
+                newest = DeltaTable(self._url, storage_options=self._options).history(_LOOKED_AT)
+                if any(each.get(_COMMIT) == commit for each in newest):
+                    return NOTHING  # that can be told: only the answer was lost
+                raise
 
     def compact(self) -> None:
         """Merge small files."""
@@ -111,8 +146,26 @@ class Table:
     def close(self) -> None:
         """Do nothing: no resource is held."""
 
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """
+        Raises:
+            OtherRun: a commit was refused.
+            LandingRefused, StoreUnavailable: a request to S3 has failed, see `s3_error`.
+        """
+        try:
+            yield
+        except CommitFailedError as error:
+            raise OtherRun(f"another run has added to {self._url} meanwhile: {error}") from error
+        except OSError as error:
+            if self._current is None or isinstance(error, ClientError):
+                raise
+            from drumlin.spark.landing.targets.s3_lake.session import s3_error
+
+            raise s3_error(self._url, error) from None
+
     def _append(self, table: DeltaTable, batch: Batch, told: CommitProperties) -> Added:
-        write = partial(write_files, partial(_folder, table.table_uri), self._period)
+        write = partial(write_files, partial(_folder, table.table_uri, self._options), self._period)
         written = batch.map(write, WRITTEN).collect()
         batch.confirm()
         return _commit(table, "append", written, self._period, told)
@@ -123,7 +176,7 @@ class Table:
         """Replace all rows by those of a log that was read from its start."""
         tasks = 1 + sum(position.offsets.values()) // _OFFSETS_IN_TASK
         changes = batch.map(partial(packed, partial(crc_bucket, tasks)), PACKED)
-        write = partial(_write_bucket, table.table_uri, batch.rows.schema)
+        write = partial(_write_bucket, table.table_uri, self._options, batch.rows.schema)
 
         def written(changes: pa.Table) -> pa.Table:  # Spark inspects the number of arguments
             return write(changes)
@@ -169,7 +222,12 @@ class Table:
             told = {"topic": position.topic, "topic_id": position.topic_id, "mode": self._mode}
             described, names = json.dumps(told), [each.name for each in columns]
             DeltaTable.create(
-                self._url, wanted, mode="ignore", description=described, partition_by=names or None
+                self._url,
+                wanted,
+                mode="ignore",
+                description=described,
+                partition_by=names or None,
+                storage_options=self._options,
             )
             if self.position(position.offsets) != Position(position.topic, position.topic_id, {}):
                 raise OtherRun(f"another run has made {self._url} meanwhile")
@@ -214,10 +272,12 @@ class Table:
         return topic, topic_id
 
 
-def _write_bucket(url: str, schema: pa.Schema, changes: pa.Table) -> pa.Table:
+def _write_bucket(
+    url: str, options: dict[str, str] | None, schema: pa.Schema, changes: pa.Table
+) -> pa.Table:
     """In a task: a file with the latest row of each key of a bucket; its row of `WRITTEN`."""
     rows = unpacked(changes["rows"].to_pylist(), schema).sort_by("key")
-    return write_file(_folder(url), rows)
+    return write_file(_folder(url, options), rows)
 
 
 def _arrow(table: DeltaTable) -> pa.Schema:
@@ -250,9 +310,9 @@ def _commit(
     return Added(sum(each.records for each in written), sum(each.size for each in written))
 
 
-def _folder(url: str) -> ArrowFolder:
+def _folder(url: str, options: dict[str, str] | None) -> ArrowFolder:
     """The table's folder; paths are relative to it."""
-    return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url)), "")
+    return ArrowFolder(fs.PyFileSystem(DeltaStorageHandler(url, options)), "")
 
 
 def _application(topic: str, what: int | str) -> str:

@@ -122,6 +122,9 @@ class IcebergTable:
         self._check(self._table)
         return told(self._table.metadata).position
 
+    def complete(self) -> None:
+        """Do nothing: a commit is all or nothing."""
+
     def add(self, batch: Batch, position: Position) -> Added:
         table = self.opened(batch.rows, position)
         if self._mode == "append":

@@ -16,6 +16,7 @@ import contextlib
 import json
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +26,9 @@ from pyarrow import fs
 
 from drumlin.spark.landing.rows.rows import aligned
 from drumlin.spark.landing.rows.small_files import FEW, LARGE_BYTES, SMALL_BYTES
+from drumlin.spark.landing.targets.lake_format import OFFSETS, load_name, load_number, merged_name
 from drumlin.spark.landing.targets.target import LandingRefused
 
-#: Spark and Arrow ignore names that begin with an underscore.
-OFFSETS: Final = "_offsets.json"
-ASIDE: Final = "_aside"
 MERGE: Final = "merge"
 _FIRST: Final = "first_load"
 _REPLACED: Final = "replaced"
@@ -55,16 +54,11 @@ class Merge(NamedTuple):
     aside: str
 
 
-def load_name(number: int) -> str:
-    """The name of a load's folder."""
-    return f"load={number:08}"
-
-
 def load_numbers(files: fs.FileSystem, folder: str) -> list[int]:
     """The numbers of the loads in a lake, in order."""
     found = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    names = [each.base_name for each in found if each.base_name.startswith("load=")]
-    return sorted(int(name.partition("=")[2]) for name in names)
+    numbers = (load_number(each.base_name) for each in found)
+    return sorted(number for number in numbers if number is not None)
 
 
 def visible_loads(files: fs.FileSystem, folder: str) -> list[str]:
@@ -169,34 +163,29 @@ def _write_merged(files: fs.FileSystem, path: str, loads: list[Load]) -> None:
                 parts[within, info.base_name.partition("-")[0]].append(info)
     files.create_dir(path)
     for (within, partition), found in parts.items():
-        ranges = [each.base_name.removesuffix(".parquet").split("-")[1:] for each in found]
-        first, end = min(each[0] for each in ranges), max(each[1] for each in ranges)
         into = f"{path}/{within}".rstrip("/")
         files.create_dir(into)
-        name = f"{partition}-{first}-{end}.parquet"
-        offsets = {"first_offset": str(int(first)), "end_offset": str(int(end))}
-        _concatenate(files, [each.path for each in found], f"{into}/{name}", offsets)
+        name, offsets = merged_name(partition, [each.base_name for each in found])
+        with files.open_output_stream(f"{into}/{name}") as stream:
+            concatenate(files.open_input_file, [each.path for each in found], stream, offsets)
     told = {**offsets_of(files, loads[-1].path), _FIRST: loads[0].first}
     told.pop(MERGE, None)
     with files.open_output_stream(f"{path}/{OFFSETS}") as file:
         file.write(json.dumps(told).encode())
 
 
-def _concatenate(
-    files: fs.FileSystem, paths: list[str], into: str, metadata: dict[str, str]
+def concatenate(
+    opened: Callable[[str], Any], paths: list[str], stream: Any, metadata: dict[str, str]
 ) -> None:
-    """One file with the rows of these, a file's rows in memory at a time."""
+    """Write one file with the rows of these, a file's rows in memory at a time."""
     schemas = []
     for path in paths:
-        with files.open_input_file(path) as file:
+        with opened(path) as file:
             schemas.append(pq.read_schema(file))
     # A later load may have more columns.
     schema = pa.unify_schemas([each.remove_metadata() for each in schemas])
-    with (
-        files.open_output_stream(into) as stream,
-        pq.ParquetWriter(stream, schema, compression="zstd") as writer,
-    ):
+    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for path in paths:
-            with files.open_input_file(path) as file:
+            with opened(path) as file:
                 writer.write_table(aligned(pq.read_table(file), schema))
         writer.add_key_value_metadata(metadata)

@@ -11,35 +11,43 @@ Tasks write files to a temporary folder. The driver renames the finished folder 
 which makes records and offsets visible together. Of two concurrent runs, one finds that the name
 exists, and fails.
 
-A lake is a folder on a local disk or in HDFS. Object stores cannot rename a folder atomically.
+A lake is a folder on a local disk or in HDFS. Object stores cannot rename a folder atomically: see
+`s3.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import uuid
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_files
-from drumlin.spark.landing.rows.rows import Rows
-from drumlin.spark.landing.rows.times import period_values
-from drumlin.spark.landing.targets.columns import agreed_period, missing_columns
-from drumlin.spark.landing.targets.lake_loads import (
+from drumlin.spark.landing.targets.columns import agreed_period
+from drumlin.spark.landing.targets.lake_format import (
     ASIDE,
-    MERGE,
+    BYTES,
+    COLUMNS,
     OFFSETS,
+    Told,
+    file_name,
+    grown,
+    load_name,
+    no_offsets,
+    position_told,
+    told_by,
+)
+from drumlin.spark.landing.targets.lake_loads import (
+    MERGE,
     Merge,
     complete,
-    load_name,
     load_numbers,
     merge_told,
     offsets_of,
@@ -51,17 +59,9 @@ from drumlin.spark.landing.targets.target import Added, Batch, LandingRefused, O
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-_COLUMNS: Final = "columns"
-#: The columns of lakes whose values are bytes; these do not tell them.
-_BYTES: Final = {each.name: str(each.type) for each in Rows.of("append").schema}
-#: By which readers of partitioned folders know null.
-_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Temporary folders that were not modified for this long belong to dead runs: a load starts tasks
 #: more often.
 _DEAD_AFTER: Final = timedelta(days=1)
-
-
-Told: TypeAlias = dict[str, Any]
 
 
 class Lake:
@@ -80,22 +80,28 @@ class Lake:
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
         self._newest = self._find_newest()
         if self._newest < 0:
+            self._check_empty()
+            self._columns = {}
             return None
         path = f"{self._folder}/{load_name(self._newest)}/{OFFSETS}"
         try:
             with self._files.open_input_file(path) as file:
-                found: dict[str, Any] = json.loads(file.read())
-            self._merge, self._columns = merge_told(found), found.get(_COLUMNS, _BYTES)
-            offsets = {int(number): int(each) for number, each in found["offsets"].items()}
-            position = Position(found["topic"], found["topic_id"], offsets)
-        except (ValueError, KeyError, FileNotFoundError) as error:
-            raise LandingRefused(f"{path} tells no offsets: {error!r}") from None
+                data = file.read()
+        except FileNotFoundError as error:
+            raise no_offsets(path, error) from None
+        found, position = position_told(path, data)
+        self._merge, self._columns = merge_told(found), found.get(COLUMNS, BYTES)
         self._period = agreed_period(self._period, found.get("period"), self._url)
         return position
 
+    def complete(self) -> None:
+        """Complete the merge that the newest load tells of."""
+        if self._merge is not None:
+            complete(self._files, self._folder, self._merge)
+
     def add(self, batch: Batch, position: Position) -> Added:
-        self._complete()  # before anything that is old is removed
-        self._add_columns(batch.rows)
+        self.complete()  # before anything that is old is removed
+        self._columns = grown(self._columns, batch.rows, self._url)
         try:
             self._files.create_dir(self._aside)
             folder = partial(_folder, self._url, f"{self._aside}/")
@@ -116,25 +122,12 @@ class Lake:
         finished = f"{self._aside}/{load}"
         self._files.create_dir(finished)
         for each in written:
-            folder = "".join(
-                f"/{name}={_HIVE_NULL if value is None else value}"
-                for name, value in period_values(each.period, self._period).items()
-            )
-            self._files.create_dir(f"{finished}{folder}")
-            name = f"{each.partition}-{each.first_offset:020}-{each.end_offset:020}.parquet"
-            self._files.move(each.path, f"{finished}{folder}/{name}")
-        columns = {_COLUMNS: self._columns} if batch.rows.is_typed else {}
+            folder, name = file_name(each, self._period)
+            into = f"{finished}/{folder}".rstrip("/")
+            self._files.create_dir(into)
+            self._files.move(each.path, f"{into}/{name}")
+        columns = {COLUMNS: self._columns} if batch.rows.is_typed else {}
         self._finish(batch, position, load, columns)
-
-    def _add_columns(self, rows: Rows) -> None:
-        """
-        Raises:
-            LandingRefused: a column of earlier loads has another type.
-        """
-        wanted = {each.name: str(each.type) for each in rows.schema}
-        if self._newest >= 0:
-            missing_columns(self._columns, wanted, rows, self._url)
-        self._columns = self._columns | wanted
 
     def _finish(self, batch: Batch | None, position: Position, load: str, more: Told) -> None:
         """Say what a folder aside holds, and publish it as the next load.
@@ -143,13 +136,14 @@ class Lake:
             OtherRun: another run has published a load of this number.
         """
         finished = f"{self._aside}/{load}"
-        told = {"topic": position.topic, "topic_id": position.topic_id, "offsets": position.offsets}
-        period = {} if self._period is None else {"period": self._period}
         with self._files.open_output_stream(f"{finished}/{OFFSETS}") as file:
-            file.write(json.dumps({**told, **period, **more}).encode())
+            file.write(told_by(position, self._period, more))
         if batch is not None:
             batch.confirm()
-        self._complete()  # nobody would find it any more
+        self.complete()  # nobody would find it any more
+        overtaken = OtherRun(f"another run has made {load} of {self._url} meanwhile")
+        if self._find_newest() > self._newest:  # the name is free if that load was merged since
+            raise overtaken
         try:
             self._files.move(finished, f"{self._folder}/{load}")
         except OSError as error:
@@ -157,12 +151,12 @@ class Lake:
                 raise
             if self._files.get_file_info(finished).type == fs.FileType.NotFound:
                 return  # it was moved, and only the answer was lost
-            raise OtherRun(f"another run has made {load} of {self._url} meanwhile") from error
+            raise overtaken from error
 
     def compact(self) -> None:
         """Merge small loads into one, which changes no row."""
         position = self.position()
-        self._complete()
+        self.complete()
         loads = small_loads(self._files, self._folder)
         if position is None or not loads:
             return
@@ -170,7 +164,7 @@ class Lake:
         try:
             merge = write_merged(self._files, self._folder, loads, merging)
             self._files.create_dir(f"{self._aside}/{load}")
-            columns = {} if self._columns is _BYTES else {_COLUMNS: self._columns}
+            columns = {} if self._columns is BYTES else {COLUMNS: self._columns}
             self._finish(None, position, load, {MERGE: merge._asdict(), **columns})
         except (OtherRun, FileNotFoundError):  # another run has landed or merged
             with contextlib.suppress(FileNotFoundError):
@@ -179,11 +173,6 @@ class Lake:
             complete(self._files, self._folder, merge)
         finally:
             self.tidy()
-
-    def _complete(self) -> None:
-        """Complete the merge that the newest load tells of."""
-        if self._merge is not None:
-            complete(self._files, self._folder, self._merge)
 
     def tidy(self) -> None:
         """Remove unfinished files: those of this run, and those of dead runs."""
@@ -198,13 +187,27 @@ class Lake:
     def close(self) -> None:
         """Do nothing: no resource is held."""
 
+    def _check_empty(self) -> None:
+        """Readers would take what others have put here for rows.
+
+        Raises:
+            LandingRefused: the folder has files of others, and no load.
+        """
+        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        others = [each.base_name for each in found if not each.base_name.startswith(("_", "."))]
+        if others:
+            raise LandingRefused(
+                f"{self._folder} has files of another program: {min(others)!r}. Land into a folder "
+                "of its own"
+            )
+
     def _find_newest(self) -> int:
         return max(load_numbers(self._files, self._folder), default=-1)
 
 
 def is_typed(files: fs.FileSystem, load: str) -> bool:
     """Whether values are columns in the lake of this load."""
-    return _COLUMNS in offsets_of(files, load)
+    return COLUMNS in offsets_of(files, load)
 
 
 def open_lake(url: str) -> tuple[fs.FileSystem, str]:

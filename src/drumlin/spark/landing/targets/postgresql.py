@@ -108,6 +108,9 @@ class PostgresTable:
         self._held = None if found is None else dict(found.offsets)
         return found
 
+    def complete(self) -> None:
+        """Do nothing: a commit is all or nothing."""
+
     def add(self, batch: Batch, position: Position) -> Added:
         with self._told() as connection:
             columns = columns_of(batch.rows)
@@ -290,4 +293,4 @@ class PostgresTable:
             yield self._connection
         except psycopg.Error as error:
             self.close()
-            raise LandingRefused(f"{self._shown}: {error}") from error
+            raise LandingRefused(f"{self._shown}: {' '.join(str(error).split())}") from error

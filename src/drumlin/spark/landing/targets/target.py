@@ -34,6 +34,10 @@ class OtherRun(LandingRefused):
     """Another run lands into the same target at this moment."""
 
 
+class StoreUnavailable(ClientError, OSError):
+    """An object store cannot be reached, or does not answer in time."""
+
+
 class Source(NamedTuple):
     """A topic. `topic_id` tells recreated topics apart; "" if the brokers have no topic ids."""
 
@@ -101,6 +105,9 @@ class Target(Protocol):
         Raises:
             LandingRefused: there is something in the target's place that no landing has created.
         """
+
+    def complete(self) -> None:
+        """Complete what a killed run has left behind, before the first batch. After `position`."""
 
     def add(self, batch: Batch, position: Position) -> Added:
         """Commit the batch's rows and this position, in one atomic step.

@@ -8,24 +8,37 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from drumlin.serving.folder_urls import folder_of
 from drumlin.serving.targets import without_password
 from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
+from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.target import Target
 
+#: The second one is what Spark calls it.
+_S3: Final = ("s3", "s3a")
+_BY_ENVIRONMENT: Final = S3Account()
+
 _EXPECTED: Final = (
-    "expected parquet:FOLDER or hdfs://HOST:PORT/FOLDER, which append, delta:TABLE, "
-    "iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or postgresql://USER@HOST/DATABASE[?table=NAME]"
+    "expected parquet:FOLDER, hdfs://HOST:PORT/FOLDER or s3://BUCKET/FOLDER, which append, "
+    "delta:TABLE, iceberg:CATALOG/NAMESPACE.TABLE[?buckets=N] or postgresql://USER@HOST/DATABASE[?table=NAME]"
 )
 
 
 def open_target(
-    url: str, topic: str, mode: Mode, period: Period | None = None, *, only_looks: bool = False
+    url: str,
+    topic: str,
+    mode: Mode,
+    period: Period | None = None,
+    account: S3Account = _BY_ENVIRONMENT,
+    *,
+    only_looks: bool = False,
 ) -> Target:
     """
     Args:
         period: by which rows are kept apart.
+        account: of targets in S3.
         only_looks: whether the target is only asked for its position, while others may land.
 
     Raises:
         ValueError: the URL names no target, or not one for this mode or with periods.
+        LandingRefused: there are no credentials for S3.
         ModuleNotFoundError: a package is missing; the message names it.
     """
     url_of_topic = url.replace(TOPIC, topic)
@@ -40,14 +53,25 @@ def open_target(
             from drumlin.spark.landing.targets.delta import Table
         except ModuleNotFoundError as error:
             raise _needs("deltalake", error) from None
-        return Table(rest if urlsplit(rest).scheme else _folder(url_of_topic), mode, period)
-    if kind == "hdfs" or (kind == "parquet" and rest):
+        if not urlsplit(rest).scheme:
+            return Table(_folder(url_of_topic), mode, period)
+        if not is_s3(rest):
+            return Table(rest, mode, period)
+        try:
+            from drumlin.spark.landing.targets.s3_lake.session import options_for_delta
+        except ModuleNotFoundError as error:
+            raise _needs("boto3", error) from None
+        return Table(rest, mode, period, options_for_delta(rest, account))
+    if kind in ("hdfs", *_S3) or (kind == "parquet" and rest):
+        path = rest if kind == "parquet" else f"{kind}:{rest}"
         if mode != "append":
+            instead = path if is_s3(path) else "TABLE"
             raise ValueError(
-                f"{url!r}: files are appended to only, and {topic!r} is to be upserted: land it "
-                "in mode 'append', every record as a row, or into delta:TABLE"
+                f"{without_password(url)!r}: files are appended to only, and {topic!r} is to be "
+                "upserted: land it in mode 'append', every record as a row, or into "
+                f"delta:{without_password(instead)}"
             )
-        return _lake(url_of_topic, period)
+        return _lake(url_of_topic, path, period, account)
     if kind == "iceberg":
         return _iceberg(url, topic, mode, period)
     if kind in ("postgresql", "postgres"):
@@ -60,16 +84,34 @@ def open_target(
     raise ValueError(f"{without_password(url)!r}: {_EXPECTED}")
 
 
-def _lake(url: str, period: Period | None) -> Target:
-    path = url.removeprefix("parquet:")
-    scheme = urlsplit(path).scheme
-    if scheme == "hdfs":
+def is_s3(path: str) -> bool:
+    """Whether this is the URL of something in S3."""
+    return path.partition(":")[0] in _S3
+
+
+def _lake(url: str, path: str, period: Period | None, account: S3Account) -> Target:
+    parts = urlsplit(path)
+    if is_s3(path):
+        if not parts.netloc or "@" in parts.netloc or not parts.path.strip("/") or parts.query:
+            raise ValueError(
+                f"{without_password(path)!r}: expected s3://BUCKET/FOLDER; a login is in AWS's "
+                "environment or files, or in the file of --properties"
+            )
+        try:
+            from drumlin.spark.landing.targets.s3_lake.lake import S3Lake
+        except ModuleNotFoundError as error:
+            raise _needs(error.name or "obstore", error) from None
+        return S3Lake(f"s3://{parts.netloc}{parts.path}", account, period)
+    if parts.scheme not in ("", "file", "hdfs"):
+        raise ValueError(
+            f"{without_password(path)!r}: {parts.scheme} cannot rename a folder at once: take "
+            f"delta:{without_password(path)}"
+        )
+    if parts.scheme == "hdfs":
         try:
             import hdfs_native  # noqa: F401
         except ModuleNotFoundError as error:
             raise _needs("hdfs-native", error) from None
-    elif scheme not in ("", "file"):
-        raise ValueError(f"{url!r}: {scheme} cannot rename a folder at once: take delta:{path}")
     else:
         path = _folder(url)
     from drumlin.spark.landing.targets.parquet import Lake
