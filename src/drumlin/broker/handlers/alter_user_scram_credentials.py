@@ -12,6 +12,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.broker.login.users import MECHANISMS, check_change, kept, no_credential, user
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import denied
+from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -29,7 +30,7 @@ async def handle(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     results = []
-    for name, changes in (await _changes(request)).items():
+    for name, changes in (await _changes(context.broker.metadata.image, request)).items():
         error = changes if isinstance(changes, KafkaError) else None
         if not context.may_cluster(Operation.ALTER):
             error = denied(Kind.CLUSTER)
@@ -50,22 +51,30 @@ async def handle(
     return AlterUserScramCredentialsResponse(throttle_time=ZERO, results=tuple(results))
 
 
-async def _changes(request: AlterUserScramCredentialsRequest) -> _Changes:
+async def _changes(image: ClusterImage, request: AlterUserScramCredentialsRequest) -> _Changes:
     found: _Changes = {}
     for deletion in request.deletions:
         try:
             check_change(deletion.name, deletion.mechanism)
-            _note(found, deletion.name, MECHANISMS[deletion.mechanism], None)
+            mechanism = MECHANISMS[deletion.mechanism]
+            if mechanism not in image.configs(user(deletion.name)):
+                raise no_credential(deletion.name)
+            _note(found, deletion.name, mechanism, None)
         except KafkaError as refusal:
-            found[deletion.name] = refusal.with_traceback(None)
+            _note_refusal(found, deletion.name, refusal)
         await give_way()
     for each in request.upsertions:
         try:
             _note(found, each.name, *kept(each))
         except KafkaError as refusal:
-            found[each.name] = refusal.with_traceback(None)
+            _note_refusal(found, each.name, refusal)
         await give_way()
     return found
+
+
+def _note_refusal(found: _Changes, name: str, refusal: KafkaError) -> None:
+    if not isinstance(found.get(name), KafkaError):  # the first one is told
+        found[name] = refusal.with_traceback(None)  # the traceback refers to another frame
 
 
 def _note(found: _Changes, name: str, mechanism: str, text: str | None) -> None:
