@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.answers import answer_of, content_of
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.loop.later import Later
 from drumlin.broker.router import Router
 from drumlin.broker.start.broker import Broker
@@ -24,7 +25,7 @@ VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 
 def peer() -> Any:
     """What a handler sees of a connection."""
-    return SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT", closed=False)
+    return SimpleNamespace(peer_host="127.0.0.1", session=SESSION, closed=False)
 
 
 class Fetches:

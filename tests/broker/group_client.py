@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.answers import answer_of
+from broker.sessions import SESSION
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from drumlin.broker.apis.served import SERVED
@@ -54,8 +55,8 @@ class Client:
         parse = getattr(handler, "parse", partial(parse_request, api))
         header = parse_request_header(frame)
         request = parse(version, memoryview(frame), header.size)
-        connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
-        context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
+        connection = SimpleNamespace(peer_host="127.0.0.1", session=SESSION)
+        context = RequestContext(self.broker, connection, header, SESSION)  # type: ignore[arg-type]
         answer = handler.handle(context, request)
         return asyncio.ensure_future(self._finish(api, version, begun(answer)))
 
@@ -74,6 +75,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
         coordinator = new_coordinator(log, settings, SystemClock(), topics)
         broker = SimpleNamespace(
             node_id=1,
+            authorizer=None,
             config=BrokerConfig.load({}),
             groups=coordinator,
             share_groups=SimpleNamespace(is_share_group=lambda _: False),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker.raw_transactions import RawProducer
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_transactions
 from drumlin.clock import SystemClock
@@ -168,6 +169,7 @@ def test_a_listing_that_takes_a_thread_too_long_is_refused(
             )
         ] * 3
         broker: Any = SimpleNamespace(
+            authorizer=None,
             clock=SystemClock(),
             threads=SimpleNamespace(computing=computing),
             transactions=SimpleNamespace(
@@ -175,7 +177,7 @@ def test_a_listing_that_takes_a_thread_too_long_is_refused(
             ),
         )
         connection: Any = None
-        context = RequestContext(broker, connection, RequestHeader(66, 2, 1, "c", 0))
+        context = RequestContext(broker, connection, RequestHeader(66, 2, 1, "c", 0), SESSION)
         request = ListTransactionsRequest(transactional_id_pattern="a+" * 20)
         answer = await list_transactions.handle(context, request)
         assert answer.error_code is ErrorCode.none

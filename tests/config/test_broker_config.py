@@ -26,7 +26,11 @@ _HINTS = {
 }
 
 
-_PARSED_FURTHER = ("drumlin_metrics_listener", "max_connections_per_ip_overrides")
+_PARSED_FURTHER = (
+    "listener_security_protocol_map",
+    "drumlin_metrics_listener",
+    "max_connections_per_ip_overrides",
+)
 
 
 def test_defaults() -> None:
@@ -96,7 +100,6 @@ def test_other_synonyms() -> None:
         ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets some client in'),
         ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of HOST:NUMBER'),
         ("max.connections.per.ip.overrides", "h:²", 'max.connections.per.ip.overrides = "h:²": must be a list of HOST:NUMBER'),
-        ("listeners", "SSL://:9093", 'listeners = "SSL://:9093": SSL is SSL, but only PLAINTEXT is served'),
         ("listeners", "X://:9093", 'listeners = "X://:9093": listener.security.protocol.map has no protocol for X'),
         ("listeners", "localhost", 'listeners = "localhost": must be NAME://HOST:PORT, which localhost is not'),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", 'listeners = "PLAINTEXT://a:1,PLAINTEXT://b:2": each listener must have a different name'),
@@ -104,9 +107,13 @@ def test_other_synonyms() -> None:
         ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
         ("inter.broker.listener.name", "OTHER", 'inter.broker.listener.name = "OTHER": must be a listener that is advertised: PLAINTEXT'),
         ("security.inter.broker.protocol", "SSL", 'security.inter.broker.protocol = "SSL": must be the protocol of a listener that is advertised'),
-        ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must not be set, as there are no access rights here: every client may do everything'),
-        ("super.users", "User:admin", 'super.users = "User:admin": must not be set, as there are no access rights here: every client may do everything'),
-        ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": can only be true, as there are no access rights here: every client may do everything'),
+        ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must be org.apache.kafka.metadata.authorizer.StandardAuthorizer: no other class can be loaded here'),
+        ("super.users", "User:admin", 'super.users = "User:admin": without authorizer.class.name everybody may do everything'),
+        ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": without authorizer.class.name everybody may do everything'),
+        ("principal.builder.class", "a.B", 'principal.builder.class = "a.B": must be org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder: no class of Java can be loaded here'),
+        ("listener.name.x.scram-sha-256.sasl.server.callback.handler.class", "a.B", 'listener.name.x.scram-sha-256.sasl.server.callback.handler.class = "a.B": must be org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler: no class of Java can be loaded here'),
+        ("listener.name.x.ssl.engine.factory.class", "a.B", 'listener.name.x.ssl.engine.factory.class = "a.B": must be org.apache.kafka.common.security.ssl.DefaultSslEngineFactory: no class of Java can be loaded here'),
+        ("client.quota.callback.class", "a.B", 'client.quota.callback.class = "a.B": must not be set, as no class of Java can be loaded here: nothing would be limited'),
         ("create.topic.policy.class.name", "P", 'create.topic.policy.class.name = "P": must not be set, as policies are not served: any topic can be created'),
         ("alter.config.policy.class.name", "P", 'alter.config.policy.class.name = "P": must not be set, as policies are not served: any configuration can be set'),
         ("log.segment.byte", "1", 'log.segment.byte = "1": no such configuration key; did you mean log.segment.bytes?'),
@@ -167,7 +174,6 @@ def test_keys_without_effect_are_named() -> None:
     )
     assert config.num_partitions == 3
     assert config.without_effect == (
-        "allow.everyone.if.no.acl.found",
         "inter.broker.protocol.version",
         "listener.name.internal.ssl.keystore.location",
         "num.io.threads",

@@ -113,13 +113,6 @@ ALLOWED = (
         told="setting a quota is UNSUPPORTED_VERSION",
     ),
     Allowed(
-        r"results\[.*\]\.error_(code|message)",
-        "nobody can log in: a credential that is taken would be a false promise",
-        api="alter_user_scram_credentials",
-        about="a credential that is set",
-        told="setting a credential is UNSUPPORTED_SASL_MECHANISM",
-    ),
-    Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
         r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",

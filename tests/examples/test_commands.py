@@ -20,9 +20,10 @@ from drumlin.client.client import Client
 from drumlin.security import SecurityOptionError
 from examples.conftest import PIPELINES, NewTopic
 from rig.brokers.drumlin_server import running_server
+from rig.data.secured_listeners import SCRAM_PASSWORD
 from rig.jvm.java import spark_environment
 from rig.servers.certificates import Certificates
-from rig.servers.secured_kafka import SCRAM_PASSWORD, SecuredKafka
+from rig.servers.secured_kafka import SecuredKafka
 from rig.waiting import wait_until
 
 

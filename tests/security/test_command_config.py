@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drumlin.cli import app
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.certificates import Certificates
-from rig.servers.secured_kafka import PASSWORD, SecuredKafka
 
 QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -24,7 +24,7 @@ def command_config(folder: Path, **properties: str) -> str:
 
 @pytest.mark.kafka
 def test_commands_log_in_as_the_file_says(
-    secured_kafka: SecuredKafka,
+    secured: Secured,
     certificates: Certificates,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -40,7 +40,7 @@ def test_commands_log_in_as_the_file_says(
         client_id="alices",
         group_id="unused",
     )
-    where = ["--bootstrap", secured_kafka.addresses["tlslogin"]]
+    where = ["--bootstrap", secured.addresses["tlslogin"]]
     for command, answer in (
         (["topics", "list"], "locked"),
         (["topics", "describe", "open"], "open"),

@@ -23,9 +23,9 @@ from drumlin.client.errors import (
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.security import OAuthBearer, Plain, Scram, Security, SecurityOptionError, Tls
+from rig.data.secured_listeners import PASSWORD, SCRAM_PASSWORD, SESSION_MS, Secured
 from rig.jvm.jars import java
 from rig.servers.certificates import KEY_PASSWORD, Certificates
-from rig.servers.secured_kafka import PASSWORD, SCRAM_PASSWORD, SESSION_MS, SecuredKafka
 from rig.waiting import wait_until
 from security.test_tokens import Endpoint, jwt, login
 
@@ -68,10 +68,10 @@ def refusal(address: str, security: Security) -> str:
 @pytest.mark.parametrize("listener", ["login", "tlslogin"])
 @pytest.mark.parametrize("who", LOGINS, ids=lambda each: getattr(each, "mechanism", str(each)[:5]))
 def test_every_mechanism_writes_and_reads(
-    secured_kafka: SecuredKafka, tls: Tls, listener: str, who: Plain | Scram | OAuthBearer
+    secured: Secured, tls: Tls, listener: str, who: Plain | Scram | OAuthBearer
 ) -> None:
     security = Security(tls if listener == "tlslogin" else None, who)
-    with drumlin.connect(secured_kafka.addresses[listener], security=security) as client:
+    with drumlin.connect(secured.addresses[listener], security=security) as client:
         report = client.append(pa.table({"value": ["three"]}), "open")
         (written,) = report.partitions.values()
         found = client.read("open", start={0: written.first_offset}, end={0: written.end_offset})
@@ -80,11 +80,11 @@ def test_every_mechanism_writes_and_reads(
 
 
 def test_records_that_nobody_acknowledges_leave_before_the_client(
-    secured_kafka: SecuredKafka, tls: Tls
+    secured: Secured, tls: Tls
 ) -> None:
     """With acks=0 a record counts when the system has it: TLS keeps some back before."""
     table = pa.table({"value": [bytes(10_000)] * 2_000})
-    address, security = secured_kafka.addresses["tlslogin"], Security(tls, ALICE)
+    address, security = secured.addresses["tlslogin"], Security(tls, ALICE)
     with drumlin.connect(address, security=security) as client:
         before = client.offsets("open")[0]
         client.append(table, "open", acks=0)
@@ -92,10 +92,10 @@ def test_records_that_nobody_acknowledges_leave_before_the_client(
         wait_until(lambda: client.offsets("open")[0] == before + 2_000, "all records", 60)
 
 
-def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKafka) -> None:
+def test_an_endpoints_token_is_good_for_all_connections(secured: Secured) -> None:
     with Endpoint((200, {"access_token": alices_token(), "expires_in": 3600})) as endpoint:
         security = Security(None, login(endpoint.url))
-        with drumlin.connect(secured_kafka.addresses["login"], security=security) as client:
+        with drumlin.connect(secured.addresses["login"], security=security) as client:
             assert client.read("open").num_rows > 0
             assert client.consumer("open").poll(timeout_ms=20_000) is not None
     assert len(endpoint.asked) == 1
@@ -110,13 +110,13 @@ def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKa
     ],
 )
 def test_tls_with_pem_files_and_pem_text(
-    secured_kafka: SecuredKafka, certificates: Certificates, versions: tuple[str, ...]
+    secured: Secured, certificates: Certificates, versions: tuple[str, ...]
 ) -> None:
     text = certificates.text("ca.crt")
     one_line = (text.replace("\n", each) for each in (" ", "\\n", "\\r\\n"))
     for ca in (certificates.path("ca.crt"), *one_line):
         security = Security(Tls(ca=ca, versions=versions))
-        with drumlin.connect(secured_kafka.addresses["tls"], security=security) as client:
+        with drumlin.connect(secured.addresses["tls"], security=security) as client:
             assert client.read("open").num_rows > 0
 
 
@@ -134,12 +134,12 @@ def test_tls_with_pem_files_and_pem_text(
     ids=["one file", "texts", "an encrypted key"],
 )
 def test_a_client_certificate_opens_a_mutual_listener(
-    secured_kafka: SecuredKafka,
+    secured: Secured,
     certificates: Certificates,
     own: Callable[[Certificates], dict[str, str]],
 ) -> None:
     tls = Tls(ca=certificates.path("ca.crt"), **own(certificates))  # type: ignore[arg-type]
-    address = secured_kafka.addresses["mutual"]
+    address = secured.addresses["mutual"]
     with drumlin.connect(address, security=Security(tls)) as client:
         assert client.list_topics() == ["open"], "it is CN=client, and no administrator"
 
@@ -171,9 +171,9 @@ def test_a_certificate_or_key_that_is_no_good(
 
 
 def test_a_broker_that_cannot_be_trusted(
-    secured_kafka: SecuredKafka, certificates: Certificates, tls: Tls
+    secured: Secured, certificates: Certificates, tls: Tls
 ) -> None:
-    where = secured_kafka.addresses
+    where = secured.addresses
     unknown = "not signed by a CA that is trusted here"
     assert unknown in refusal(where["tls"], Security(Tls()))
     stranger = Tls(ca=certificates.path("stranger.crt"))
@@ -189,9 +189,9 @@ def test_a_broker_that_cannot_be_trusted(
 
 
 def test_a_client_that_is_not_trusted(
-    secured_kafka: SecuredKafka, certificates: Certificates, tls: Tls
+    secured: Secured, certificates: Certificates, tls: Tls
 ) -> None:
-    where = secured_kafka.addresses
+    where = secured.addresses
     assert "does it want a client certificate" in refusal(where["mutual"], Security(tls))
     foreign = Tls(ca=tls.ca, certificate=certificates.path("foreign.pem"))
     assert "refused the TLS connection" in refusal(where["mutual"], Security(foreign))
@@ -205,8 +205,8 @@ def test_a_client_that_is_not_trusted(
     assert re.search(r"the token \(expired 6\d s ago\) cannot log in", why)
 
 
-def test_another_kind_of_listener_than_expected(secured_kafka: SecuredKafka, tls: Tls) -> None:
-    where = secured_kafka.addresses | {"plain": f"127.0.0.1:{secured_kafka.port}"}
+def test_another_kind_of_listener_than_expected(secured: Secured, tls: Tls) -> None:
+    where = secured.addresses | {"plain": f"127.0.0.1:{secured.port}"}
     assert "it speaks TLS there" in refusal(where["tls"], Security())
     assert "it speaks TLS there" in refusal(where["tlslogin"], Security(None, ALICE))
     assert "it has no login" in refusal(where["plain"], Security(None, ALICE))
@@ -224,9 +224,9 @@ def test_another_kind_of_listener_than_expected(secured_kafka: SecuredKafka, tls
             drumlin.connect(where[listener], security=security)
 
 
-def test_what_a_user_has_no_right_to(secured_kafka: SecuredKafka) -> None:
+def test_what_a_user_has_no_right_to(secured: Secured) -> None:
     security = Security(None, ALICE)
-    with drumlin.connect(secured_kafka.addresses["login"], security=security) as client:
+    with drumlin.connect(secured.addresses["login"], security=security) as client:
         for what in (lambda: client.describe_topics(["hidden"]), lambda: client.read("hidden")):
             with pytest.raises(NotAuthorized, match="topic 'hidden': this user has no right to it"):
                 what()
@@ -238,9 +238,9 @@ def test_what_a_user_has_no_right_to(secured_kafka: SecuredKafka) -> None:
 
 
 @pytest.mark.deep
-def test_sessions_are_prolonged_before_they_end(secured_kafka: SecuredKafka) -> None:
+def test_sessions_are_prolonged_before_they_end(secured: Secured) -> None:
     """Requests never stop, over three sessions, and all go over the first connection."""
-    address = parse_bootstrap(secured_kafka.addresses["short"])
+    address = parse_bootstrap(secured.addresses["short"])
     until = time.monotonic() + 3 * SESSION_MS / 1000
 
     async def go_on(who: Plain | Scram | OAuthBearer) -> bool:
@@ -261,25 +261,25 @@ def test_sessions_are_prolonged_before_they_end(secured_kafka: SecuredKafka) -> 
 
 
 def test_the_command_that_converts_a_java_store_converts_it(
-    secured_kafka: SecuredKafka, certificates: Certificates
+    secured: Secured, certificates: Certificates
 ) -> None:
     given = {
         "security.protocol": "SSL",
         "ssl.truststore.location": certificates.path("trust.jks"),
     }
     with pytest.raises(SecurityOptionError, match="is a JKS store") as caught:
-        drumlin.connect(secured_kafka.addresses["tls"], security=given)
+        drumlin.connect(secured.addresses["tls"], security=given)
     command = str(caught.value).partition("convert it with: ")[2]
     command = command.replace("keytool", shlex.quote(str(Path(java()).with_name("keytool"))), 1)
     # It asks for the password, which may be empty for a trust store.
     subprocess.run(command, shell=True, input="password\n", text=True, check=True, timeout=60)
     given["ssl.truststore.location"] = certificates.path("trust.pem")
-    with drumlin.connect(secured_kafka.addresses["tls"], security=given) as client:
+    with drumlin.connect(secured.addresses["tls"], security=given) as client:
         assert client.read("open").num_rows > 0
 
 
 def test_properties_as_kafkas_clients_have_them(
-    secured_kafka: SecuredKafka, certificates: Certificates
+    secured: Secured, certificates: Certificates
 ) -> None:
     quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -290,15 +290,15 @@ def test_properties_as_kafkas_clients_have_them(
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": certificates.text("ca.crt"),
     }
-    with drumlin.connect(secured_kafka.addresses["tlslogin"], security=given) as client:
+    with drumlin.connect(secured.addresses["tlslogin"], security=given) as client:
         assert client.read("open").num_rows > 0
         assert PASSWORD not in repr(client.options)
 
 
-def test_a_group_goes_over_secured_connections(secured_kafka: SecuredKafka, tls: Tls) -> None:
+def test_a_group_goes_over_secured_connections(secured: Secured, tls: Tls) -> None:
     """Coordinators and members have connections of their own: siblings, with the same access."""
     security = Security(tls, ALICE)
-    with drumlin.connect(secured_kafka.addresses["tlslogin"], security=security) as client:
+    with drumlin.connect(secured.addresses["tlslogin"], security=security) as client:
         with client.consumer("open", group="readers") as consumer:
             assert consumer.poll(timeout_ms=60_000) is not None
             consumer.commit()

@@ -10,7 +10,7 @@ import pytest
 import drumlin
 from drumlin.client.errors import AuthenticationFailed
 from drumlin.security import Security
-from rig.servers.secured_kafka import AUDIENCE, ISSUER, SecuredKafka
+from rig.data.secured_listeners import AUDIENCE, ISSUER, Secured
 from rig.servers.token_signer import TokenSigner
 from security.test_tokens import Endpoint, login
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.kafka
 FOR_KAFKA: dict[str, Any] = {"aud": AUDIENCE, "iss": ISSUER}
 
 
-def test_a_signed_token_of_an_endpoint_lets_one_in(secured_kafka: SecuredKafka) -> None:
-    token = secured_kafka.signer.token("alice", **FOR_KAFKA)
+def test_a_signed_token_of_an_endpoint_lets_one_in(secured: Secured) -> None:
+    token = secured.signer.token("alice", **FOR_KAFKA)
     with Endpoint((200, {"access_token": token, "expires_in": 3600})) as endpoint:
         security = Security(None, login(endpoint.url, scope="kafka"))
-        with drumlin.connect(secured_kafka.addresses["signed"], security=security) as client:
+        with drumlin.connect(secured.addresses["signed"], security=security) as client:
             assert client.read("open").column("value").to_pylist()[:2] == [b"one", b"two"]
             assert client.list_topics() == ["locked", "open"], (
                 "it is alice: hidden is not to be seen"
@@ -47,11 +47,11 @@ def test_a_signed_token_of_an_endpoint_lets_one_in(secured_kafka: SecuredKafka) 
     ids=["for others", "of another issuer", "expired", "of an unknown key", "forged"],
 )
 def test_a_token_that_is_not_taken_ends_in_one_sentence(
-    secured_kafka: SecuredKafka, make: Callable[[TokenSigner], str], why: str
+    secured: Secured, make: Callable[[TokenSigner], str], why: str
 ) -> None:
-    token = make(secured_kafka.signer)
+    token = make(secured.signer)
     with Endpoint((200, {"access_token": token, "expires_in": 3600})) as endpoint:
-        address = secured_kafka.addresses["signed"]
+        address = secured.addresses["signed"]
         with pytest.raises(AuthenticationFailed) as caught:
             drumlin.connect(address, security=Security(None, login(endpoint.url)))
     message = str(caught.value)

@@ -18,8 +18,8 @@ from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized
 from drumlin.client.transactions.errors import TransactionFailed
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.security import Plain, Security
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.rights import DESCRIBE, TOPIC, TRANSACTIONAL_ID, WRITE, Right, granted, withdraw
-from rig.servers.secured_kafka import PASSWORD, SecuredKafka
 
 pytestmark = pytest.mark.kafka
 
@@ -27,9 +27,9 @@ ROWS = pa.table({"value": ["a"]})
 
 
 @pytest.fixture
-def alice(secured_kafka: SecuredKafka) -> Iterator[Client]:
+def alice(secured: Secured) -> Iterator[Client]:
     security = Security(None, Plain("alice", PASSWORD))
-    with drumlin.connect(secured_kafka.addresses["login"], security=security) as client:
+    with drumlin.connect(secured.addresses["login"], security=security) as client:
         yield client
 
 
@@ -39,10 +39,10 @@ def name() -> str:
 
 
 @pytest.fixture
-def write_id(secured_kafka: SecuredKafka, name: str) -> Iterator[Right]:
+def write_id(secured: Secured, name: str) -> Iterator[Right]:
     """WRITE on the transactional id."""
     right = Right(TRANSACTIONAL_ID, name, WRITE)
-    with granted(secured_kafka, right):
+    with granted(secured, right):
         yield right
 
 
@@ -56,7 +56,7 @@ _TOPIC_CODE = "topic_authorization_failed"
 _SEE = "WRITE on the topic, and CREATE if it is not there"  # the broker does not tell which
 
 
-def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: str) -> None:
+def test_the_transactional_id(secured: Secured, alice: Client, name: str) -> None:
     describe = lacks("DESCRIBE on the transactional id", _ID)
     for what in (
         lambda: alice.transaction(name),
@@ -67,18 +67,16 @@ def test_the_transactional_id(secured_kafka: SecuredKafka, alice: Client, name: 
         with pytest.raises(NotAuthorized, match=f"'{name}': {describe}"):
             what()
     with (
-        granted(secured_kafka, Right(TRANSACTIONAL_ID, name, DESCRIBE)),
+        granted(secured, Right(TRANSACTIONAL_ID, name, DESCRIBE)),
         pytest.raises(NotAuthorized, match=lacks("WRITE on the transactional id", _ID)),
     ):
         alice.transaction(name)
 
 
-def test_a_topic_that_would_have_to_be_created(
-    secured_kafka: SecuredKafka, alice: Client, name: str
-) -> None:
+def test_a_topic_that_would_have_to_be_created(secured: Secured, alice: Client, name: str) -> None:
     """WRITE includes DESCRIBE: what lacks is another right."""
     with (
-        granted(secured_kafka, Right(TOPIC, name, WRITE)),
+        granted(secured, Right(TOPIC, name, WRITE)),
         pytest.raises(NotAuthorized, match=f"'{name}': {lacks(_SEE, _TOPIC_CODE)}"),
     ):
         alice.append(ROWS, name)
@@ -145,25 +143,25 @@ def test_a_group_and_what_it_reads(alice: Client, name: str) -> None:
 
 
 def test_a_right_that_is_withdrawn_before_the_end(
-    secured_kafka: SecuredKafka, alice: Client, name: str, write_id: Right
+    secured: Secured, alice: Client, name: str, write_id: Right
 ) -> None:
     """Nothing has changed by the refusal: with the right the same transaction is ended."""
     transaction = alice.transaction(name)
     transaction.append(ROWS, "open")
-    withdraw(secured_kafka, write_id)
+    withdraw(secured, write_id)
     describe = Right(TRANSACTIONAL_ID, name, DESCRIBE)
-    with granted(secured_kafka, describe):
+    with granted(secured, describe):
         lacking = lacks("WRITE on the transactional id", _ID)
         for end in (transaction.commit, transaction.abort):
             with pytest.raises(NotAuthorized, match=f"end_txn of '{name}': {lacking}"):
                 end()
             assert transaction.state == "open"
-    with granted(secured_kafka, write_id):
+    with granted(secured, write_id):
         transaction.commit()
 
 
 def test_what_partitions_and_the_cluster_tell(
-    secured_kafka: SecuredKafka, alice: Client, name: str, write_id: Right
+    secured: Secured, alice: Client, name: str, write_id: Right
 ) -> None:
     read = lacks("READ on the topic", "topic_authorization_failed")
     with pytest.raises(NotAuthorized, match=read):
@@ -173,15 +171,15 @@ def test_what_partitions_and_the_cluster_tell(
         (found,) = alice.open_producers([("open", 0)])["open", 0]
         assert [each.transactional_id for each in alice.list_transactions()] == [name]
         cluster = lacks("CLUSTER_ACTION on the cluster", "cluster_authorization_failed")
-        withdraw(secured_kafka, write_id)  # no id that alice may see has it: it seems to hang
+        withdraw(secured, write_id)  # no id that alice may see has it: it seems to hang
         with pytest.raises(NotAuthorized, match=cluster):
             alice.abort_hanging_transaction("open", 0, found.producer_id)
-        with granted(secured_kafka, write_id):
+        with granted(secured, write_id):
             transaction.commit()
 
 
 def test_on_the_command_line(
-    secured_kafka: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -190,7 +188,7 @@ def test_on_the_command_line(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         f'sasl.jaas.config={module} required username="alice" password="{escaped}";\n'
     )
-    where = ["--bootstrap", secured_kafka.addresses["login"], "--command-config", str(config)]
+    where = ["--bootstrap", secured.addresses["login"], "--command-config", str(config)]
     for command in (["describe", name], ["abort", name, "--yes"]):
         assert app.main(["transactions", *command, *where]) == 1
         said = capsys.readouterr()

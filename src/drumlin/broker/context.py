@@ -33,9 +33,12 @@ before or after that step is in a coroutine that gives way or waits:
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
+from drumlin.broker.rights.acls import ALL_OPERATIONS, CLUSTER_NAME, OPERATIONS, Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
     from drumlin.broker.remote.log_ends import LogEnds
+    from drumlin.broker.rights.session import Session
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.wire.messages import EncodedBody, RequestHeader
@@ -66,6 +70,49 @@ class RequestContext(NamedTuple):
     broker: Services
     connection: Connection
     header: RequestHeader
+    session: Session
+
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Whether the request's principal may do this."""
+        authorizer, session = self.broker.authorizer, self.session
+        return authorizer is None or authorizer.allows(
+            session.principal, session.host, operation, kind, name
+        )
+
+    def require(self, operation: Operation, kind: Kind, name: str) -> None:
+        """
+        Raises:
+            KafkaError: the request's principal may not do this.
+        """
+        if not self.may(operation, kind, name):
+            raise denied(kind)
+
+    def topic_right(self, operation: Operation) -> Callable[[str], bool] | None:
+        """Whether the principal may do this on a topic, by its name; None: on every topic."""
+        if self.broker.authorizer is None:
+            return None
+        return partial(self.may, operation, Kind.TOPIC)
+
+    def operations(self, kind: Kind, name: str) -> int:
+        """The operations that the principal may do, as the set of bits of an answer."""
+        if self.broker.authorizer is None:
+            return ALL_OPERATIONS[kind]
+        allowed = (each for each in OPERATIONS[kind] if self.may(each, kind, name))
+        return sum(1 << each for each in allowed)
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Like `may`, for the cluster."""
+        return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
+
+    def require_cluster(self, operation: Operation) -> None:
+        """Like `require`, for the cluster."""
+        self.require(operation, Kind.CLUSTER, CLUSTER_NAME)
+
+    def cluster_operations(self) -> int:
+        """Like `operations`, for the cluster: none without the right to describe it."""
+        if not self.may_cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations(Kind.CLUSTER, CLUSTER_NAME)
 
     @property
     def version(self) -> int:
@@ -82,7 +129,7 @@ class RequestContext(NamedTuple):
 
     @property
     def listener(self) -> str:
-        return self.connection.listener_name
+        return self.session.listener
 
 
 context_of: Final = from_tuple(RequestContext)

@@ -109,7 +109,7 @@ class Router:
                 return self._refuse_api_versions(header)
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
         handler = self._handlers.get(api) or self._import(api)
-        context = context_of((self._broker, connection, header))
+        context = context_of((self._broker, connection, header, connection.session))
         answer = handler.answer
         if answer is not None:  # the handler reads and writes its frames itself
             try:

@@ -7,14 +7,14 @@ are looked up on each use, never copied, so that a change takes effect everywher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_change, check_guards, check_together
 from drumlin.config.hints import known_broker_key
-from drumlin.config.keys import Key, broker_keys, changeable_broker_key, topic_keys
+from drumlin.config.keys import Key, broker_keys, changeable_broker_key, of_a_listener, topic_keys
 from drumlin.config.listeners import (
     Listener,
     advertised_listeners,
@@ -86,6 +86,7 @@ class BrokerConfig:
     leader_replication_throttled_rate: int
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    listener_security_protocol_map: dict[str, str]
     listeners: tuple[Listener, ...]
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -121,6 +122,7 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+
     queued_max_request_bytes: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
@@ -167,6 +169,7 @@ class BrokerConfig:
         self.per_broker: dict[str, str] = {}
         self._values: dict[str, Any] = {}
         self._topic_defaults: dict[str, Value] = {}
+        self._given: Mapping[str, str] = self.static
         self._apply(_resolve(self.static))
 
     @classmethod
@@ -188,15 +191,22 @@ class BrokerConfig:
     @property
     def without_effect(self) -> tuple[str, ...]:
         """Keys given at start that Kafka knows but that have no effect here."""
-        keys = broker_keys()
-        return tuple(
-            name for name in sorted(self.static) if name not in keys or not keys[name].has_effect
-        )
+        names = {each.name for each in self.listeners}
+        return tuple(name for name in sorted(self.static) if not _has_effect(name, names))
 
     def value(self, name: str) -> Value:
         """The value of one key, regardless of its synonyms."""
         value: Value = self._values[name]
         return value
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value of one key for a listener: the listener's own, or the broker's."""
+        text = self.text_of_listener(listener, name)
+        return self._values[name] if text is None else broker_keys()[name].parse(text)
+
+    def text_of_listener(self, listener: str, name: str) -> str | None:
+        """The text that is given for a listener alone, also of a key with a mechanism's name."""
+        return self._given.get(f"listener.name.{listener.lower()}.{name}")
 
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
@@ -224,8 +234,10 @@ class BrokerConfig:
         Raises:
             ConfigError: a value is not allowed; nothing is changed.
         """
-        resolved = _resolve(self._with_changes(cluster_wide, per_broker))
+        given = self._with_changes(cluster_wide, per_broker)
+        resolved = _resolve(given)
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
+        self._given = given
         self._apply(resolved)
 
     def is_cordoned(self, log_dir: str) -> bool:
@@ -255,6 +267,23 @@ class BrokerConfig:
                 for host, limit in self.max_connections_per_ip_overrides.items()
             }
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
+
+
+#: What may be different for a listener.
+_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth", "connection.failed")
+#: Of a listener and a mechanism of SASL.
+_LOGIN_MODULE: Final = ".sasl.jaas.config"
+
+
+def _has_effect(name: str, listeners: Collection[str]) -> bool:
+    keys, parts = broker_keys(), of_a_listener(name)
+    if parts is None:
+        return name in keys and keys[name].has_effect
+    listener, key = parts
+    if listener.upper() not in listeners:
+        return False
+    is_known = key in keys and keys[key].has_effect and key.startswith(_OF_LISTENERS)
+    return is_known or key.endswith(_LOGIN_MODULE)
 
 
 def _absolute(path: str) -> str:
@@ -302,6 +331,7 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
             protocols,
         ),
         "listeners": listeners,
+        "listener_security_protocol_map": {each.name: protocols[each.name] for each in listeners},
         "log_dirs": values["log.dirs"] or values["log.dir"],
         "log_retention_ms": topic_default("retention.ms", values),
         "log_roll_jitter_ms": topic_default("segment.jitter.ms", values),

@@ -55,12 +55,10 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
-_NO_RIGHTS: Final = "there are no access rights here: every client may do everything"
-
 #: Keys that protect a cluster, each with the consequence of accepting it without effect.
 _GUARDS: Final = {
-    "authorizer.class.name": _NO_RIGHTS,
-    "super.users": _NO_RIGHTS,
+    "client.quota.callback.class": "no class of Java can be loaded here: nothing would be limited",
+    "security.providers": "no class of Java can be loaded here",
     "create.topic.policy.class.name": "policies are not served: any topic can be created",
     "alter.config.policy.class.name": "policies are not served: any configuration can be set",
 }
@@ -72,6 +70,50 @@ _GUARDS_OF_ZOOKEEPER: Final = {
 }
 
 
+#: Classes of Java, which cannot be loaded here, and the only one whose behaviour is built in.
+_ONLY_CLASS: Final = {
+    "principal.builder.class": _BUILT_IN["principal.builder.class"],
+    "ssl.engine.factory.class": _BUILT_IN["ssl.engine.factory.class"],
+    "sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
+}
+
+
+def _check_classes(given: _Given) -> None:
+    """Check that no class has to decide who gets in: also for one listener or mechanism."""
+    for name, text in given.items():
+        for key, served in _ONLY_CLASS.items():
+            if (name == key or name.endswith(f".{key}")) and text.strip() not in ("", served):
+                allowed = f"must be {served}: no class of Java can be loaded here"
+                raise _refused(name, given, allowed)
+
+
+#: Apache Kafka's authorizers, of KRaft and of ZooKeeper; the rules of both are the same.
+_AUTHORIZERS: Final = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+
+
+def _check_authorizer(given: _Given) -> None:
+    name = "authorizer.class.name"
+    authorizer = given.get(name, "").strip()
+    if authorizer and authorizer not in _AUTHORIZERS:
+        allowed = f"must be {_AUTHORIZERS[0]}: no other class can be loaded here"
+        raise _refused(name, given, allowed)
+    if authorizer and given.get("zookeeper.connect", "").strip():
+        raise _refused(name, given, "must not be set, as ACLs in ZooKeeper are not read yet")
+    if authorizer:
+        return
+    danger = f"without {name} everybody may do everything"
+    if given.get("super.users", "").strip():
+        raise _refused("super.users", given, danger)
+    name = "allow.everyone.if.no.acl.found"
+    if given.get(name, "true").strip().lower() != "true":
+        raise _refused(name, given, danger)
+
+
 def check_guards(given: _Given) -> None:
     """Refuse to start if the operator relies on a protection that does not exist here.
 
@@ -81,9 +123,8 @@ def check_guards(given: _Given) -> None:
     for name, danger in _GUARDS.items():
         if given.get(name, "").strip():
             raise _refused(name, given, f"must not be set, as {danger}")
-    name = "allow.everyone.if.no.acl.found"
-    if given.get(name, "true").strip().lower() != "true":
-        raise _refused(name, given, f"can only be true, as {_NO_RIGHTS}")
+    _check_classes(given)
+    _check_authorizer(given)
     if given.get("zookeeper.connect", "").strip():
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
             if given.get(name, "").strip().lower() == "true":

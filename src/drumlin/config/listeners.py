@@ -72,7 +72,7 @@ def broker_listeners(
     """The listeners that a broker binds: all except a KRaft controller's.
 
     Raises:
-        ConfigError: no listener is left, ports collide, or a listener is not plaintext.
+        ConfigError: no listener is left, or ports collide.
     """
     key = "listeners"
     controllers = {name.upper() for name in controller_names}
@@ -87,9 +87,6 @@ def broker_listeners(
         protocol = protocols.get(listener.name)
         if protocol is None:
             allowed = f"listener.security.protocol.map has no protocol for {listener.name}"
-            raise _refused(key, entries, allowed)
-        if protocol != "PLAINTEXT":
-            allowed = f"{listener.name} is {protocol}, but only PLAINTEXT is served"
             raise _refused(key, entries, allowed)
     return listeners
 

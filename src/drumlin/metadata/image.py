@@ -20,11 +20,20 @@ NO_LEADER: Final = -1
 
 
 class ResourceType(enum.IntEnum):
-    """The type of a resource with a configuration; the numbers are the protocol's."""
+    """The type of a resource with a configuration; the numbers are the protocol's, below 256."""
 
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+    #: A user's SCRAM credentials, by mechanism: secrets, of which no request tells more than
+    #: DescribeUserScramCredentials does.
+    USER = 256
+    #: A resource pattern of ACLs; the keys are its ACLs.
+    ACL = 257
+
+
+#: The types that requests about configurations may name.
+CONFIGURABLE: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP)
 
 
 class Resource(NamedTuple):

@@ -44,7 +44,7 @@ class FrameReader:
     arrives. The requested size is never far above what this peer has ever sent at once.
     `has_plenty` returns whether memory may grow far beyond what has arrived. `limit_of`, for frames
     that are requests, returns the maximum for an API key if that is lower than `max_frame_bytes`;
-    it is never below a small frame's size.
+    it is never below a small frame's size, and may be replaced between frames.
     """
 
     __slots__ = (
@@ -54,10 +54,10 @@ class FrameReader:
         "_large_filled",
         "_large_room",
         "_large_size",
-        "_limit_of",
         "_rest",
         "_scratch",
         "_trusted",
+        "limit_of",
         "max_frame_bytes",
     )
 
@@ -72,7 +72,7 @@ class FrameReader:
         self.max_frame_bytes = max_frame_bytes
         self._allocate = allocate
         self._has_plenty = has_plenty
-        self._limit_of = limit_of
+        self.limit_of = limit_of
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
         self._large: bytearray | mmap.mmap | None = None
@@ -187,12 +187,12 @@ class FrameReader:
         if size < 0 or size > self.max_frame_bytes:
             allowed = f"socket.request.max.bytes allows {self.max_frame_bytes}"
             raise MalformedMessage(f"a frame of {size} bytes; {allowed}")
-        if self._limit_of is None:
+        if self.limit_of is None:
             return True
         if len(begun) < _API_KEY.size:
             return False
         (api_key,) = _API_KEY.unpack_from(begun)
-        limit = self._limit_of(api_key)
+        limit = self.limit_of(api_key)
         if limit is not None and size > limit:
             message = f"a request of {size} bytes; API key {api_key} allows {limit}"
             raise MalformedMessage(message)

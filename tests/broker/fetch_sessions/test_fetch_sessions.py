@@ -12,6 +12,7 @@ import pytest
 
 from broker.fetches import TOPIC, Fetches, begin_epoch, with_broker
 from broker.fetching.test_fetch import Waiting
+from broker.sessions import SESSION
 from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.broker.fetch_sessions.session import Session
 from drumlin.broker.fetch_sessions.sessions import FetchSessions
@@ -49,7 +50,7 @@ def name(session: Session, *partitions: int, forgotten: tuple[int, ...] = ()) ->
 
 
 def start(sessions: FetchSessions, *partitions: int) -> Session:
-    session = sessions.create(len(partitions), by_id=False)
+    session = sessions.create(len(partitions), SESSION.owner, by_id=False)
     assert session is not None
     name(session, *partitions)
     sessions.recount(session)
@@ -58,7 +59,7 @@ def start(sessions: FetchSessions, *partitions: int) -> Session:
 
 def is_known(sessions: FetchSessions, session: Session) -> bool:
     try:
-        return sessions.find(session.id, session.epoch, by_id=False) is session
+        return sessions.find(session.id, session.epoch, SESSION.owner, by_id=False) is session
     except KafkaError as error:
         assert error.code is ErrorCode.fetch_session_id_not_found
         return False
@@ -66,7 +67,7 @@ def is_known(sessions: FetchSessions, session: Session) -> bool:
 
 def test_no_two_collections_of_a_large_session_grow_in_one_step(clock: ManualClock) -> None:
     """Each is laid out again, as a whole, whenever it has become too small: a turn's work."""
-    session = Session(1, clock.monotonic(), by_id=False)
+    session = Session(1, clock.monotonic(), SESSION.owner, by_id=False)
     count = 30_000
     work = Stepped(session.follow([(b"t", [(each, -1, 0, -1, 1000) for each in range(count)])], []))
     sizes, most_grown = (0, 0), 0
@@ -99,10 +100,10 @@ def test_wrong_epochs_and_ids(sessions: FetchSessions) -> None:
         (session.id, 1, True, ErrorCode.fetch_session_topic_id_error),
     ]:
         with pytest.raises(KafkaError) as error:
-            sessions.find(given_id, epoch, by_id=by_id)
+            sessions.find(given_id, epoch, SESSION.owner, by_id=by_id)
         assert error.value.code is code
     sessions.use(session)
-    assert sessions.find(session.id, 2, by_id=False) is session
+    assert sessions.find(session.id, 2, SESSION.owner, by_id=False) is session
 
 
 def test_epochs_begin_again_at_one(sessions: FetchSessions) -> None:
@@ -116,7 +117,7 @@ def test_a_full_cache_gives_no_session_until_one_is_stale(
     sessions: FetchSessions, clock: ManualClock
 ) -> None:
     first, second = start(sessions, 0), start(sessions, 1)
-    assert sessions.create(1, by_id=False) is None
+    assert sessions.create(1, SESSION.owner, by_id=False) is None
     clock.advance_ms(60_000)
     sessions.use(first)
     clock.advance_ms(61_000)
@@ -131,13 +132,13 @@ def test_a_larger_one_takes_the_place_of_a_smaller_old_one(
     clock.advance_ms(121_000)
     for session in (small, large):
         sessions.use(session)
-    assert sessions.create(1, by_id=False) is None
+    assert sessions.create(1, SESSION.owner, by_id=False) is None
     start(sessions, 0, 1, 2)
     assert [is_known(sessions, each) for each in (small, large)] == [False, True]
 
 
 def test_there_may_be_none_at_all(clock: ManualClock) -> None:
-    assert FetchSessions(0, clock).create(1, by_id=False) is None
+    assert FetchSessions(0, clock).create(1, SESSION.owner, by_id=False) is None
 
 
 def test_whoever_adds_partitions_for_ever_loses_the_session(narrow: FetchSessions) -> None:
@@ -156,7 +157,7 @@ def test_whoever_adds_partitions_for_ever_loses_the_session(narrow: FetchSession
 
 def test_a_fetch_too_large_for_a_session_gets_none(narrow: FetchSessions) -> None:
     other = start(narrow, 0)
-    assert narrow.create(11, by_id=False) is None
+    assert narrow.create(11, SESSION.owner, by_id=False) is None
     assert is_known(narrow, other)
 
 
@@ -168,14 +169,14 @@ def test_the_largest_session_gives_way_to_a_smaller_one(narrow: FetchSessions) -
 
 def test_nobody_gives_way_to_a_larger_one(narrow: FetchSessions) -> None:
     others = [start(narrow, *range(3)) for _ in range(3)]
-    assert narrow.create(4, by_id=False) is None
+    assert narrow.create(4, SESSION.owner, by_id=False) is None
     assert all(is_known(narrow, each) for each in others)
 
 
 def test_nobody_gives_way_to_one_of_the_same_size(narrow: FetchSessions) -> None:
     """Else many readers of the same topics would push each other out, fetch after fetch."""
     others = [start(narrow, *range(5)) for _ in range(2)]
-    assert narrow.create(5, by_id=False) is None
+    assert narrow.create(5, SESSION.owner, by_id=False) is None
     assert all(is_known(narrow, each) for each in others)
 
 
@@ -192,7 +193,7 @@ def test_partitions_that_are_forgotten_leave_room(narrow: FetchSessions) -> None
     name(session, forgotten=tuple(range(1, 10)))
     narrow.recount(session)
     start(narrow, *range(9))
-    narrow.close(session.id)
+    narrow.close(session.id, SESSION.owner)
     start(narrow, 0)
 
 
@@ -469,7 +470,7 @@ def test_a_session_that_is_evicted_answers_who_waits_in_it(tmp_path: Path) -> No
         reader = Reader(fetches, 0)
         await reader.fetch()
         waiting = reader.begin_to_wait()
-        fetches.broker.fetch_sessions.close(reader.session_id)
+        fetches.broker.fetch_sessions.close(reader.session_id, SESSION.owner)
         assert await reader.waited(waiting) == {}
         assert reader.response.session_id == 0
         assert len(fetches.partition.waiting) == 0

@@ -10,6 +10,7 @@ import pytest
 
 from broker.answers import answer_of, content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, peer, with_broker
+from broker.sessions import SESSION
 from drumlin.broker.fetch_sessions import partition_read
 from drumlin.broker.fetching.fetch import STEP
 from drumlin.broker.loop.later import Later
@@ -364,6 +365,6 @@ def test_a_session_that_is_not_there(tmp_path: Path) -> None:
         assert response.error_code is ErrorCode.fetch_session_id_not_found
         assert response.session_id == 0
         with pytest.raises(KafkaError):
-            fetches.broker.fetch_sessions.find(5, 1, by_id=False)
+            fetches.broker.fetch_sessions.find(5, 1, SESSION.owner, by_id=False)
 
     with_broker(scenario, tmp_path)

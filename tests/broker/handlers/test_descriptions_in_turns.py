@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_describe,
@@ -27,9 +28,9 @@ _DESCRIBE = "describe_transactions"
 
 
 def _context(api_key: int, version: int) -> RequestContext:
-    broker: Any = SimpleNamespace(log_moves=())
+    broker: Any = SimpleNamespace(log_moves=(), authorizer=None)
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def _none(_: object) -> NoReturn:
@@ -106,7 +107,8 @@ def test_the_members_of_a_consumer_group_are_described_in_steps(members: int, to
     context = _context(69, 1)
     context.broker.config = SimpleNamespace(group_coordinator_rebalance_protocols=["consumer"])  # type: ignore[assignment]
     context.broker.groups = SimpleNamespace(consumer_group=lambda _: group)  # type: ignore[assignment]
-    work = Stepped(consumer_group_describe._describe(context, "g", 0))
+    request: Any = SimpleNamespace(include_authorized_operations=False)
+    work = Stepped(consumer_group_describe._describe(context, request, "g"))
     for _ in range(10):
         next(work)
     del group.members["m0"]

@@ -14,6 +14,7 @@ import pytest
 
 from broker.answers import answer_of
 from broker.group_client import TOPIC_ID, Client, ms, with_client
+from broker.sessions import SESSION
 from drumlin.broker import router as router_module
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import consumer_group_describe, list_groups, list_offsets
@@ -221,7 +222,7 @@ def test_a_small_request_with_a_large_answer() -> None:
             commit_offsets(
                 client.broker.groups, Commit(f"group-{number}", "", None, -1, None, [one])
             )
-        context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0))  # type: ignore[arg-type]
+        context = RequestContext(client.broker, None, RequestHeader(16, 4, 1, "c", 0), SESSION)  # type: ignore[arg-type]
         request = SimpleNamespace(states_filter=(), types_filter=())
         work = Stepped(list_groups.handle(context, request))
         steps = 0
@@ -271,11 +272,11 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         monkeypatch.setattr(list_offsets, "handle", counted)
         apart = asyncio.to_thread
         threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
-        broker: Any = SimpleNamespace(threads=threads)
+        broker: Any = SimpleNamespace(threads=threads, authorizer=None)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
-        connection: Any = SimpleNamespace(closed=False)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION)
         started = [router.dispatch(connection, frame) for _ in range(10)]
         answers = await asyncio.gather(*map(answer_of, started))
         assert len(answers) == 10
@@ -331,14 +332,14 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
 
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "parse_request", parsing)
-        broker: Any = SimpleNamespace()
+        broker: Any = SimpleNamespace(authorizer=None)
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}
         parts = encode_request(
             "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
         )
-        connection: Any = SimpleNamespace(closed=False)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION)
         started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
         assert await answer_of(started)
 

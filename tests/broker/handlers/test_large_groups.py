@@ -10,6 +10,7 @@ import pytest
 
 from broker.answers import answer_of
 from broker.group_client import Client, with_client
+from broker.sessions import SESSION
 from coordination.groups.classic.scenario import subscription
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_groups, join_group
@@ -34,9 +35,9 @@ _DESCRIBE_GROUPS = 15
 
 
 def _context(client: Client, api_key: int, version: int) -> RequestContext:
-    connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
+    connection = SimpleNamespace(peer_host="127.0.0.1", session=SESSION)
     header = RequestHeader(api_key, version, 1, "c", 0)
-    return RequestContext(client.broker, connection, header)  # type: ignore[arg-type]
+    return RequestContext(client.broker, connection, header, SESSION)  # type: ignore[arg-type]
 
 
 def _request() -> JoinRequest:

@@ -13,6 +13,7 @@ import pytest
 
 from broker.answers import answer_of
 from broker.group_client import Client, ms, with_client
+from broker.sessions import SESSION
 from drumlin.broker import router as router_module
 from drumlin.broker.handlers import find_coordinator, offset_fetch
 from drumlin.broker.loop.threads import Threads
@@ -47,12 +48,12 @@ def test_a_long_answer_of_a_coroutine_is_encoded_in_a_thread(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "encode_response", encoding)
         monkeypatch.setattr(find_coordinator, "_find", find)
-        broker: Any = SimpleNamespace()
+        broker: Any = SimpleNamespace(authorizer=None)
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         fields = {"key_type": 0, "coordinator_keys": [f"g{each}" for each in range(count)]}
         message = build("find_coordinator", 4, fields)
         frame = b"".join(encode_request("find_coordinator", 4, 1, "c", message))
-        connection: Any = SimpleNamespace(closed=False)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION)
         started = Router(broker).dispatch(connection, memoryview(frame)[4:])
         parts = await answer_of(started)
         assert parts is not None
@@ -180,7 +181,7 @@ def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "let_go", freeing)
         threads = Threads()
-        broker: Any = SimpleNamespace(threads=threads)
+        broker: Any = SimpleNamespace(threads=threads, authorizer=None)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {
             "topics": [{"name": f"t{each}", "partition_indexes": [0]} for each in range(9000)]
@@ -188,7 +189,7 @@ def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
         parts = encode_request(
             "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
         )
-        connection: Any = SimpleNamespace(closed=False)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION)
         started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
         assert await answer_of(started)
         del started

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import alter_client_quotas, delete_records, offset_delete, offset_fetch
 from drumlin.turns import to_end
@@ -21,9 +22,10 @@ _ENTRIES = 5_000
 
 def _context(version: int, **broker: Any) -> RequestContext:
     image = SimpleNamespace(topics={}, topic_name=lambda _: None)
-    holder: Any = SimpleNamespace(metadata=SimpleNamespace(image=image), **broker)
+    metadata = SimpleNamespace(image=image)
+    holder: Any = SimpleNamespace(authorizer=None, metadata=metadata, **broker)
     connection: Any = None
-    return RequestContext(holder, connection, RequestHeader(0, version, 1, "c", 0))
+    return RequestContext(holder, connection, RequestHeader(0, version, 1, "c", 0), SESSION)
 
 
 def test_quotas_of_nobody() -> None:

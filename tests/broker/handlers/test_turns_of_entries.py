@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -36,11 +37,12 @@ _ENTRIES = 5_000
 
 def _context(api_key: int, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(
+        authorizer=None,
         partitions=PartitionRegistry(lambda *_: False),
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 
 
 def test_a_partition_named_again_and_again_is_a_step_each_time() -> None:
@@ -65,7 +67,7 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
     )
     work = list_offsets.handle(_context(2, 5), request)
 
-    async def nothing(*_: Any) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
         return
 
     monkeypatch.setattr(list_offsets, "_respond", nothing)
@@ -108,8 +110,8 @@ def test_a_position_that_is_to_be_deleted_again_and_again_is_deleted_once() -> N
 @pytest.mark.parametrize(
     ("module", "api_key", "fields"),
     [
-        (consumer_group_heartbeat, 68, {"instance_id": None, "topic_partitions": ()}),
-        (share_group_heartbeat, 76, {}),
+        (consumer_group_heartbeat, 68, {"group_id": "g", "topic_partitions": ()}),
+        (share_group_heartbeat, 76, {"group_id": "g"}),
     ],
 )
 def test_a_member_names_no_more_topics_than_can_be_looked_up_in_a_turn(
@@ -149,7 +151,8 @@ def test_what_a_member_owns_of_one_topic_is_read_in_steps() -> None:
 def test_a_member_owns_no_more_than_can_be_kept_in_a_turn() -> None:
     context = _context(68, 1)
     topic = SimpleNamespace(topic_id=UUID(int=1), partitions=tuple(range(50_001)))
-    request = SimpleNamespace(topic_partitions=(topic,))
+    context.broker.config = SimpleNamespace(group_coordinator_rebalance_protocols=["consumer"])  # type: ignore[assignment]
+    request = SimpleNamespace(group_id="g", subscribed_topic_names=None, topic_partitions=(topic,))
     work = consumer_group_heartbeat.handle(context, request)
     assert to_end(work).error_code is ErrorCode.invalid_request
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pytest
 
+from broker.sessions import PlainDoor
 from drumlin import turns as turns_module
 from drumlin.broker.loop import loop_watch
 from drumlin.broker.loop.later import GivingUp, Later
@@ -74,7 +75,8 @@ class Pair:
             memory=RequestMemory(1 << 30),
             scratch=bytearray(SCRATCH_BYTES),
             max_frame_bytes=1 << 20,
-            listener_name="PLAINTEXT",
+            door=PlainDoor(),
+            on_let_in=lambda _: None,
             on_close=self.ended.append,
         )
 

@@ -16,6 +16,7 @@ import pytest
 from broker.answers import answer_of, content_of
 from broker.in_process import running
 from broker.producing import produce_twin
+from broker.sessions import SESSION
 from drumlin.broker.handlers import produce as handler
 from drumlin.broker.router import Router
 from drumlin.broker.start.broker import Broker
@@ -119,7 +120,7 @@ class Side:
         self.broker = broker
         self._router = Router(broker)
         self._connection: Any = SimpleNamespace(
-            closed=False, listener_name="PLAINTEXT", peer_host="127.0.0.1"
+            closed=False, session=SESSION, peer_host="127.0.0.1"
         )
 
     async def ask(self, frame: bytes) -> bytes | str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.sessions import SESSION
 from drumlin.broker.apis.features import FEATURES, UPGRADE, check_update
 from drumlin.broker.apis.first_use import handler_module
 from drumlin.broker.context import RequestContext
@@ -46,9 +47,11 @@ def answer(api: str, version: int, **fields: Any) -> tuple[int, Any]:
 
 
 def context(version: int, image: ClusterImage | None = None) -> RequestContext:
-    broker: Any = SimpleNamespace(metadata=SimpleNamespace(image=image))
+    broker: Any = SimpleNamespace(
+        authorizer=None, metadata=SimpleNamespace(image=image or ClusterImage("cluster"))
+    )
     connection: Any = None
-    return RequestContext(broker, connection, RequestHeader(0, version, 1, "c", 0))
+    return RequestContext(broker, connection, RequestHeader(0, version, 1, "c", 0), SESSION)
 
 
 @pytest.mark.parametrize(
@@ -120,16 +123,6 @@ def test_a_level_is_what_it_is(feature: Any) -> None:
     for lower in range(feature.lowest, feature.highest):
         with pytest.raises(KafkaError, match="cannot be lowered"):
             check_update(feature.name, lower, upgrade_type=3)
-
-
-def test_no_credential_is_set() -> None:
-    password = {"salt": b"salt", "salted_password": b"password", "iterations": 4096}
-    _, told = answer(
-        "alter_user_scram_credentials", 0, upsertions=[{"name": "u", "mechanism": 1, **password}]
-    )
-    (result,) = told["results"]
-    assert result["error_code"] == "unsupported_sasl_mechanism"
-    assert "no SASL" in result["error_message"]
 
 
 def quorum_of(image: ClusterImage) -> Any:

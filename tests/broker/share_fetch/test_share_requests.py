@@ -16,12 +16,14 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import share_acknowledge, share_fetch
 from drumlin.broker.loop.later import Later
 from drumlin.broker.share_fetch import acknowledgements as acknowledging
 from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.reads import read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
@@ -63,7 +65,7 @@ def test_only_groups_with_sessions_are_remembered(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             shares, member = broker.shares, Member("g", "m")
             assert shares.settings("g") is not shares.settings("g")
-            shares.sessions.open(member, (), 1, 10, acknowledges=False)
+            shares.sessions.open(member, SESSION.owner, (), 1, 10, acknowledges=False)
             assert shares.settings("g") is shares.settings("g")
             remembered = shares.settings("g")
             shares.close_session(member)
@@ -83,7 +85,12 @@ def test_very_many_acknowledgements_are_read_and_taken_in_turns(tmp_path: Path) 
             steps, said = _counted(acknowledgements([one, *many]))
             assert steps >= 1_000
             begun = begin_to_acknowledge(
-                broker.shares, Member("g", "m"), said, knows_renew=True, says_renew=False
+                broker.shares,
+                Member("g", "m"),
+                said,
+                denies_nothing,
+                knows_renew=True,
+                says_renew=False,
             )
             steps, acknowledging = _counted(begun)
             assert steps >= 500
@@ -115,12 +122,12 @@ def test_a_session_of_very_many_partitions_ends_in_turns(
         async with running(tmp_path) as broker:
             shares, member = broker.shares, Member("g", "m")
             many = [SessionPartition(_TOPIC_ID, each) for each in range(5_000)]
-            session = shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            session = shares.sessions.open(member, SESSION.owner, many, 1, 10, acknowledges=False)
             single_steps(monkeypatch)
             shares.close_session(member)
             assert len(session.partitions) > 4_900
             if comes_again:
-                shares.sessions.open(member, (), 1, 10, acknowledges=False)
+                shares.sessions.open(member, SESSION.owner, (), 1, 10, acknowledges=False)
             for _ in range(50_000):
                 if not session.partitions:
                     break
@@ -136,9 +143,18 @@ def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None
             shares, member = broker.shares, Member("g", "m")
             await broker.metadata.create_topic("t", [[1]] * 100, {}, _TOPIC_ID)
             many = [SessionPartition(_TOPIC_ID, each) for each in range(100)]
-            shares.sessions.open(member, many, 1, 10, acknowledges=False)
+            session = shares.sessions.open(member, SESSION.owner, many, 1, 10, acknowledges=False)
             limits = Limits(1, 1, AcquireMode.BATCH_OPTIMIZED)
-            fetch = ShareFetch(broker, member, many, limits, min_bytes=1, max_bytes=1, max_wait_s=0)
+            fetch = ShareFetch(
+                broker,
+                session,
+                denies_nothing,
+                many,
+                limits,
+                min_bytes=1,
+                max_bytes=1,
+                max_wait_s=0,
+            )
             opening, most, before = asyncio.create_task(fetch._open_all()), 0, 0
             while not opening.done():
                 await asyncio.sleep(0)
@@ -165,12 +181,14 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
             shares.watch(connection)
             for each in range(count):
                 member = Member("g", f"m{each}")
-                shares.sessions.open(member, many, number, 1_000, acknowledges=False)
+                shares.sessions.open(member, SESSION.owner, many, number, 1_000, acknowledges=False)
             again = Member("g", f"m{count - 1}")
             single_steps(monkeypatch)
             (tell,) = closed
             tell()
-            kept = shares.sessions.open(again, (), number + 1, 1_000, acknowledges=False)
+            kept = shares.sessions.open(
+                again, SESSION.owner, (), number + 1, 1_000, acknowledges=False
+            )
             most, before = 0, len(shares.sessions)
             assert before >= count - 1
             while len(shares.sessions) > 1:
@@ -179,7 +197,7 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
             assert most <= 2
             for _ in range(10):
                 await asyncio.sleep(0)
-            assert shares.sessions.get(again) is kept
+            assert shares.sessions.get(again, SESSION.owner) is kept
             assert not shares.sessions.of_connection(number)
 
     asyncio.run(main())
@@ -215,8 +233,8 @@ def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> N
 
 
 def _context(broker: Any) -> RequestContext:
-    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, listener_name="PLAINTEXT")
-    return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0))
+    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, session=SESSION)
+    return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0), SESSION)
 
 
 def test_a_fetch_that_waits_keeps_no_request(tmp_path: Path) -> None:
@@ -263,7 +281,7 @@ def test_what_an_acknowledgement_has_gathered_is_freed_in_steps(
         async with running(tmp_path) as broker:
             monkeypatch.setattr(acknowledging, "SessionPartition", Counted)
             context, member = _context(broker), Member("g", "m")
-            broker.shares.sessions.open(member, (), 1, 10, acknowledges=False)
+            broker.shares.sessions.open(member, SESSION.owner, (), 1, 10, acknowledges=False)
             request: Any = SimpleNamespace(
                 group_id="g",
                 member_id="m",

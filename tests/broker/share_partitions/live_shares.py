@@ -11,8 +11,10 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.broker.start.broker import Broker
@@ -67,7 +69,9 @@ class World:
 
     def join(self, name: str, *partitions: SessionPartition) -> Member:
         member = Member("g", name)
-        self.shares.sessions.open(member, partitions or [SHARED], 1, 10, acknowledges=False)
+        self.shares.sessions.open(
+            member, SESSION.owner, partitions or [SHARED], 1, 10, acknowledges=False
+        )
         return member
 
     async def live(self) -> SharePartitionLeader:
@@ -86,7 +90,9 @@ class World:
     def accept(self, member: Member, first_offset: int, last_offset: int) -> Awaitable[ErrorCode]:
         said = {SHARED: [Acknowledgement(first_offset, last_offset, _ACCEPT)]}
         begun = to_end(
-            begin_to_acknowledge(self.shares, member, said, knows_renew=True, says_renew=False)
+            begin_to_acknowledge(
+                self.shares, member, said, denies_nothing, knows_renew=True, says_renew=False
+            )
         )
 
         async def answer() -> ErrorCode:
@@ -104,7 +110,8 @@ class World:
     ) -> ShareFetch:
         return ShareFetch(
             self.broker,
-            member,
+            self.shares.sessions.get(member, SESSION.owner),
+            denies_nothing,
             [SessionPartition(TOPIC_ID, each) for each in range(count)],
             LIMITS,
             min_bytes=min_bytes,

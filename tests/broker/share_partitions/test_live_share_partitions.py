@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.sessions import SESSION
 from broker.share_partitions.live_shares import (
     LIMITS,
     SHARED,
@@ -21,6 +22,7 @@ from broker.share_partitions.live_shares import (
 from drumlin.broker.handlers import share_fetch
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.broker.share_partitions.sessions import INITIAL_EPOCH, Member, SessionPartition
@@ -152,13 +154,13 @@ def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
 def test_who_has_come_again_is_not_thrown_out_for_having_left(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
-        left = world.shares.sessions.get(world.join("m"))
+        left = world.shares.sessions.get(world.join("m"), SESSION.owner)
         member = world.join("m")
         live = await world.given(member, 9)
         world.shares.leave(left)
         await live.settle()
         assert await world.accept(member, 0, 9) is ErrorCode.none
-        world.shares.leave(world.shares.sessions.get(member))
+        world.shares.leave(world.shares.sessions.get(member, SESSION.owner))
         assert not world.shares.sessions.has_group("g")
 
     play(tmp_path, scenario)
@@ -168,7 +170,7 @@ def test_members_of_other_groups_go_without_a_trace(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
         member, other = world.join("m"), Member("h", "m")
-        world.shares.sessions.open(other, [SHARED], 1, 10, acknowledges=False)
+        world.shares.sessions.open(other, SESSION.owner, [SHARED], 1, 10, acknowledges=False)
         await world.broker.share_state.initialize("h", TOPIC_ID, 0, 1, 0)
         live = await world.given(member, 9)
         await world.shares.open("h", SHARED).loaded
@@ -432,7 +434,9 @@ def test_very_many_partitions_are_told_in_turns(
         context: Any = SimpleNamespace(broker=world.broker, version=1, listener="PLAINTEXT")
         for count, steps in ((300, 600), (3, 0)):
             begun = to_end(
-                begin_to_acknowledge(world.shares, member, {}, knows_renew=True, says_renew=False)
+                begin_to_acknowledge(
+                    world.shares, member, {}, denies_nothing, knows_renew=True, says_renew=False
+                )
             )
             fetch = world.fetch(member, 0, count)
             await fetch.run()
@@ -464,7 +468,7 @@ def test_very_much_that_is_said_of_one_partition_counts_as_a_whole_once_it_is_wr
             monkeypatch.setattr(ShareCoordinator, "write", refuse)
         said = {SHARED: [Acknowledgement(0, count - 1, [1, 2] * (count // 2))]}
         taking = begin_to_acknowledge(
-            world.shares, member, said, knows_renew=True, says_renew=False
+            world.shares, member, said, denies_nothing, knows_renew=True, says_renew=False
         )
         begun = to_end(taking)
         told = (await begun.answers())[SHARED].code

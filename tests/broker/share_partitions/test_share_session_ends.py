@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
+from broker.sessions import SESSION
 from drumlin.broker.context import context_of
 from drumlin.broker.handlers import share_fetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -39,7 +40,7 @@ def test_a_member_that_is_gone_before_its_turn_comes(tmp_path: Path) -> None:
                     ],
                 },
             )
-            context = context_of((broker, connection, RequestHeader(78, 2, 1, "c", 0)))
+            context = context_of((broker, connection, RequestHeader(78, 2, 1, "c", 0), SESSION))
             work = Stepped(share_fetch.handle(context, request))
             next(work)  # others have their turn
             writer.close()

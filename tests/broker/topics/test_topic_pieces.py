@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.in_process import running
+from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import metadata
-from drumlin.broker.parts.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
-    leadership,
-)
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, leadership
+from drumlin.broker.rights.acls import ALL_OPERATIONS, Kind
+from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.broker.topics import topic_pieces
 from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.metadata.image import BrokerState, ClusterImage, Endpoint, PartitionState, TopicState
@@ -27,7 +25,7 @@ from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
-from drumlin.wire.messages import ZERO, encode_response
+from drumlin.wire.messages import ZERO, RequestHeader, encode_response
 from drumlin.wire.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from rig.data.messages import response_shape
 from rig.time.stepped import Stepped
@@ -47,6 +45,7 @@ class _Cluster:
         self.directory = SimpleNamespace(is_readable=True)
         self.logs = SimpleNamespace(directories=[self.directory])
         self.config = SimpleNamespace(auto_create_topics_enable=False)
+        self.authorizer = None
         self.topic_pieces = TopicPieces(self)  # type: ignore[arg-type]
 
     def put(self, number: int, partitions: int, replicas: tuple[int, ...] = (1,)) -> TopicState:
@@ -63,7 +62,10 @@ class _Cluster:
 
     def work(self, version: int, names: list[str] | None = None, operations: bool = False) -> Any:
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
-        context: Any = SimpleNamespace(broker=self, version=version, listener="P")
+        header = RequestHeader(3, version, 1, None, 0)
+        cluster: Any = self
+        connection: Any = None
+        context = RequestContext(cluster, connection, header, Session(ANONYMOUS, "", "P"))
         request = MetadataRequest(
             topics=topics,
             include_topic_authorized_operations=operations,
@@ -87,7 +89,7 @@ class _Cluster:
             controller_id=1,
             topics=tuple(self._plain_topic(shape, name, operations) for name in known + missing),
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if operations else OPERATIONS_NOT_ASKED
+                ALL_OPERATIONS[Kind.CLUSTER] if operations else OPERATIONS_NOT_ASKED
             ),
             error_code=ErrorCode.none,
         )
@@ -105,7 +107,9 @@ class _Cluster:
             partitions=()
             if topic is None
             else tuple(self._plain_partition(shape, name, each) for each in topic.partitions),
-            topic_authorized_operations=TOPIC_OPERATIONS if operations else OPERATIONS_NOT_ASKED,
+            topic_authorized_operations=ALL_OPERATIONS[Kind.TOPIC]
+            if operations
+            else OPERATIONS_NOT_ASKED,
         )
 
     def _plain_partition(self, shape: Any, name: str, state: PartitionState) -> Any:
@@ -236,7 +240,7 @@ def test_what_was_encoded_during_a_failure_is_not_kept() -> None:
     next(work)
     cluster.directory.is_readable = True
     work.to_end()
-    variant = cluster.topic_pieces.variant(12, with_operations=False)
+    variant = cluster.topic_pieces.variant(12)
     assert variant.ready(cluster.image.topics["topic-0"]) is None
 
 
@@ -246,7 +250,7 @@ def test_a_deleted_topic_takes_no_memory() -> None:
     cluster.answer(12, operations=False)
     cluster.image.remove_topic(topic)
     cluster.topic_pieces.on_change(TopicDeleted(topic))
-    variant = cluster.topic_pieces.variant(12, with_operations=False)
+    variant = cluster.topic_pieces.variant(12)
     assert variant.ready(topic) is None
 
 
@@ -254,11 +258,11 @@ def test_a_broker_forgets_deleted_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             topic = await broker.metadata.create_topic("t", ((1,),), {})
-            variant = broker.topic_pieces.variant(12, with_operations=False)
+            variant = broker.topic_pieces.variant(12)
             to_end(variant.encode(topic))
             assert variant.ready(topic) is not None
             await broker.metadata.delete_topic(topic.topic_id)
             assert variant.ready(topic) is None
-            assert broker.topic_pieces.variant(12, with_operations=False) is variant
+            assert broker.topic_pieces.variant(12) is variant
 
     asyncio.run(scenario())

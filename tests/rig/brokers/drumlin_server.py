@@ -45,11 +45,14 @@ class DrumlinServer(BrokerProcess):
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def command(self) -> list[str]:
+        command = server_command(self.data, self.port, self.settings)
+        return command + ([str(self.properties_file)] if self.properties_file else [])
+
     def start(self, timeout_s: float = 180.0) -> None:
         """Start, and wait for the line that says it is ready."""
         said_before = len(self.said())
-        command = server_command(self.data, self.port, self.settings)
-        self.launch(command + ([str(self.properties_file)] if self.properties_file else []))
+        self.launch(self.command())
         self.await_ready_line(re.escape(self.address), said_before, timeout_s)
 
     def await_ready_line(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from rig.data.raw import RawClient
-from rig.servers.secured_kafka import SecuredKafka
+from rig.data.secured_listeners import Secured
 from rig.waiting import wait_until
 
 LITERAL, PREFIXED = 3, 4
@@ -26,7 +26,7 @@ class Right(NamedTuple):
 
 
 @contextmanager
-def granted(kafka: SecuredKafka, *rights: Right) -> Iterator[None]:
+def granted(kafka: Secured, *rights: Right) -> Iterator[None]:
     with RawClient(kafka.port) as administrator:
         creations = [
             {
@@ -49,7 +49,7 @@ def granted(kafka: SecuredKafka, *rights: Right) -> Iterator[None]:
         withdraw(kafka, *rights)
 
 
-def withdraw(kafka: SecuredKafka, *rights: Right) -> None:
+def withdraw(kafka: Secured, *rights: Right) -> None:
     filters = [
         {
             "resource_type_filter": each.kind,

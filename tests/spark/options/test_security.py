@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from drumlin.peer.security.settings import SecurityOptionError
 from drumlin.security import Plain, Security, Tls
 from drumlin.spark.options.options import SourceOptions
+from rig.data.secured_listeners import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD
 from rig.servers.certificates import Certificates
-from rig.servers.secured_kafka import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, SecuredKafka
+from rig.servers.secured_kafka import SecuredKafka
 from security.test_tokens import Endpoint
 
 MODULES = "org.apache.kafka.common.security"

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import sink
+from rig.data.secured_listeners import PASSWORD, Secured
 from rig.servers.rights import (
     CREATE,
     GROUP,
@@ -27,7 +28,6 @@ from rig.servers.rights import (
     Right,
     granted,
 )
-from rig.servers.secured_kafka import PASSWORD, SecuredKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.deep]
 
@@ -62,7 +62,7 @@ RIGHTS: dict[str, tuple[Right, str]] = {
 class Names:
     """The topics of one test."""
 
-    def __init__(self, kafka: SecuredKafka, administrator: Client) -> None:
+    def __init__(self, kafka: Secured, administrator: Client) -> None:
         self.kafka = kafka
         self.administrator = administrator
         unique = uuid.uuid4().hex[:8]
@@ -93,7 +93,7 @@ class Names:
 
 
 @pytest.fixture
-def names(secured_kafka: SecuredKafka) -> Iterator[Names]:
+def names(secured_kafka: Secured) -> Iterator[Names]:
     with drumlin.connect(f"127.0.0.1:{secured_kafka.port}") as administrator:
         yield Names(secured_kafka, administrator)
 

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from drumlin.broker.rights.acls import Kind
+from drumlin.broker.rights.denials import denied
 from drumlin.wire.by_hand.fetch_answer import NOTHING, Answer, PreferredReplica, failed
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -39,13 +41,16 @@ def missing_partition(
     *,
     by_id: bool,
     may_follow: bool,
+    may_read: Callable[[str], bool] | None,
 ) -> Replica:
     """Find a partition that this broker might not lead, by its topic's name or id as bytes.
 
-    `may_follow`: a partition that this broker follows is accepted, too (KIP-392).
+    `may_follow`: a partition that this broker follows is accepted, too (KIP-392). `may_read`:
+    whether the topic of a name may be read; None: every topic.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_ID, or as `PartitionRegistry.get` does.
+        KafkaError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, or as `PartitionRegistry.get`
+            does.
     """
     if by_id:
         name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
@@ -54,6 +59,8 @@ def missing_partition(
             name = topic.decode()
         except UnicodeDecodeError:
             raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+    if may_read is not None and not may_read(name):
+        raise denied(Kind.TOPIC)
     followed = broker.partitions.find_followed(name, index) if may_follow else None
     return broker.partitions.get(name, index, leader_epoch) if followed is None else followed
 

@@ -7,14 +7,14 @@ only such entries, whether the session has ten partitions or ten thousand:
 - `dirty` holds all entries that may have something to report, in the order in which they are
   examined. An entry without news is removed. One that returned records moves to the end, as it may
   have more; entries with an error, and those that did not fit into the response, stay.
-- Each fetch checks whether log dirs have failed or come back: a thread may notice that, but must
-  not touch `dirty`.
+- Each fetch checks whether its circumstances have changed: log dirs have failed or come back, which
+  a thread may notice that must not touch `dirty`, or there are other ACLs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from drumlin.broker.fetch_sessions.partition_read import has_records
 from drumlin.turns import give_way
@@ -22,10 +22,13 @@ from drumlin.turns import give_way
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from drumlin.broker.rights.session import Owner
     from drumlin.replication.replica import Replica
     from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import Wanted
 
+#: What a fetch depends on beside its partitions, without their being told of a change.
+Circumstances: TypeAlias = "Sequence[object]"
 _STEP: Final = 64
 _UNKNOWN: Final = -1
 #: A topic name longer than this counts as several partitions; no existing topic has one.
@@ -113,8 +116,9 @@ class Watched:
 class Session:
     """The state of one reader. It has at most one fetch in progress."""
 
-    def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
+    def __init__(self, session_id: int, now_s: float, owner: Owner, *, by_id: bool) -> None:
         self.id = session_id
+        self.owner = owner
         self.by_id = by_id
         self.epoch = 1  # expected in the next request
         self.created_at = self.used_at = now_s
@@ -127,7 +131,7 @@ class Session:
         self._topics: dict[bytes, dict[int, Watched]] = {}
         self._size = 0
         self._long_names = 0
-        self._log_dirs: list[OSError | None] = []
+        self._circumstances: Circumstances = ()
 
     def __len__(self) -> int:
         return self._size
@@ -193,13 +197,15 @@ class Session:
             del self._topics[topic]
             self._long_names -= len(topic) // _NAME_BYTES
 
-    def needs_full_check(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
+    def needs_full_check(self, circumstances: Circumstances, *, for_stable: bool) -> bool:
         """Whether a partition may have news of which its entry was not notified."""
-        return for_stable != self.for_stable or log_dirs != self._log_dirs
+        return for_stable != self.for_stable or circumstances != self._circumstances
 
-    async def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> None:
-        """Mark all partitions to be examined, as log dirs or the isolation level have changed."""
-        self._log_dirs, self.for_stable = log_dirs, for_stable
+    async def look_through(self, circumstances: Circumstances, *, for_stable: bool) -> None:
+        """Mark all partitions to be examined, as circumstances or the isolation level have
+        changed.
+        """
+        self._circumstances, self.for_stable = circumstances, for_stable
         steps = 0
         for known in self._topics.values():
             for watched in known.values():

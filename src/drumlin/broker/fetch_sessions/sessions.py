@@ -1,17 +1,19 @@
 """The cache of incremental fetch sessions (KIP-227), bounded in number and size.
 
-A consumer whose session was evicted gets an error and starts another one. `session.py` knows which
-partitions of a session have news.
+A consumer whose session was evicted gets an error and starts another one. To anyone but its owner a
+session does not exist, whoever knows its id. `session.py` knows which partitions of a session have
+news.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
+import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from drumlin.broker.fetch_sessions.session import Session
+from drumlin.broker.rights.session import Owner
 from drumlin.clock import Clock
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -50,39 +52,43 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, size: int, *, by_id: bool) -> Session | None:
+    def create(self, size: int, owner: Owner, *, by_id: bool) -> Session | None:
         """A session for `size` partitions; None if there is no room for it."""
         now_s = self._clock.monotonic()
         if not (self._make_room_for_one(size, now_s) and self._make_room_for(size, now_s)):
             return None
-        session_id = random.randint(1, _INT32_MAX)
+        session_id = _new_id()
         while session_id in self._sessions:
-            session_id = random.randint(1, _INT32_MAX)
-        session = Session(session_id, now_s, by_id=by_id)
+            session_id = _new_id()
+        session = Session(session_id, now_s, owner, by_id=by_id)
         self._add(session, size)
         return session
 
-    def busy(self, session_id: int, epoch: int) -> Session | None:
+    def _of(self, session_id: int, owner: Owner) -> Session | None:
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.owner == owner else None
+
+    def busy(self, session_id: int, epoch: int, owner: Owner) -> Session | None:
         """The session with this id, if it has a request in progress or queued.
 
         Raises:
             KafkaError: INVALID_FETCH_SESSION_EPOCH, the request's epoch is not the next one.
         """
-        session = self._sessions.get(session_id)
+        session = self._of(session_id, owner)
         if session is None or (session.fetch is None and not session.queue):
             return None
         if epoch != _later_epoch(session.epoch, len(session.queue)):
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         return session
 
-    def find(self, session_id: int, epoch: int, *, by_id: bool) -> Session:
+    def find(self, session_id: int, epoch: int, owner: Owner, *, by_id: bool) -> Session:
         """The existing session that a request names.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
                 FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        session = self._sessions.get(session_id)
+        session = self._of(session_id, owner)
         if session is None:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if session.by_id != by_id:
@@ -117,9 +123,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         self._add(session, weight)
 
-    def close(self, session_id: int) -> None:
-        """End the session with this id, if there is one."""
-        session = self._sessions.get(session_id)
+    def close(self, session_id: int, owner: Owner) -> None:
+        """End the session with this id, if its owner has one."""
+        session = self._of(session_id, owner)
         if session is not None:
             self._remove(session)
             self._end(session)
@@ -183,6 +189,10 @@ class FetchSessions:
             self._remove(evicted)
             self._end(evicted)
         return True
+
+
+def _new_id() -> int:
+    return 1 + secrets.randbelow(_INT32_MAX)
 
 
 def _later_epoch(epoch: int, steps: int) -> int:

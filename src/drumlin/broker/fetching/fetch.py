@@ -23,13 +23,15 @@ from drumlin.broker.fetch_sessions.partition_read import (
 )
 from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.topics.led_topics import led_topics
 from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import Answer, failed, fetch_answers
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
     from drumlin.replication.replica import Replica
@@ -39,8 +41,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
-#: Errors of partitions that do not exist: their list of aborted transactions is empty, not null.
-_UNKNOWN: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
+#: Errors of partitions that do not exist, or may not be read: their list of aborted transactions is
+#: empty, not null.
+_UNSEEN: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.topic_authorization_failed,
+    }
+)
 _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions that are read between two chances to give way.
@@ -62,6 +71,7 @@ class Fetch:
         "_later",
         "_leaders",
         "_max_bytes",
+        "_may_read",
         "_min_bytes",
         "_timer",
         "_was_woken",
@@ -71,6 +81,7 @@ class Fetch:
         "context",
         "for_stable",
         "is_follower",
+        "partitions_of",
         "reading",
         "request",
         "writer",
@@ -84,6 +95,14 @@ class Fetch:
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
         self.is_follower = request.replica_id >= 0
+        self._may_read = context.topic_right(Operation.READ)
+        if self.is_follower and self._may_read is not None:
+            self._may_read = self._may_follow
+        #: The partitions of a topic that this broker leads now, by index, as bytes name the topic.
+        #: There are none where the right is lacking: `missing` says so.
+        self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = led_topics(
+            broker, self._may_read, by_id=self.by_id
+        )
         self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
@@ -98,13 +117,12 @@ class Fetch:
 
     # -- finding partitions ------------------------------------------------------
 
-    def partitions_of(self, topic: bytes) -> Mapping[int, Replica]:
-        """The partitions of a topic that this broker leads now, by index."""
-        partitions = self.broker.partitions
-        return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
+    def _may_follow(self, _: str) -> bool:
+        """Whether the principal may pass for a replica, of any topic."""
+        return self.context.may_cluster(Operation.CLUSTER_ACTION)
 
     def missing(self, topic: bytes, wanted: Wanted) -> Replica:
-        """Find a partition that this broker does not lead.
+        """Find a partition that this broker does not lead, or that may not be read.
 
         Raises:
             KafkaError: the partition cannot be read here.
@@ -112,7 +130,13 @@ class Fetch:
         may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
         index, epoch = wanted[:2]
         return missing_partition(
-            self.broker, topic, index, epoch, by_id=self.by_id, may_follow=may_follow
+            self.broker,
+            topic,
+            index,
+            epoch,
+            by_id=self.by_id,
+            may_follow=may_follow,
+            may_read=self._may_read,
         )
 
     def find(self, topic: bytes, wanted: Wanted) -> Replica:
@@ -126,7 +150,7 @@ class Fetch:
 
     def refused(self, error: KafkaError, topic: bytes, index: int) -> Answer:
         """The answer for a partition that this broker does not lead, or does not know."""
-        if error.code in _UNKNOWN:
+        if error.code in _UNSEEN:
             return failed(error.code, ())
         return failed(error.code, None, self._leader(error.code, topic, index, is_hosted=False))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumlin.broker.context import RequestContext
-    from drumlin.broker.fetch_sessions.session import Session, Watched
+    from drumlin.broker.fetch_sessions.session import Circumstances, Session, Watched
     from drumlin.broker.loop.later import Parts
     from drumlin.replication.replica import Replica
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
@@ -64,8 +64,8 @@ class SessionFetch(Fetch):
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
-        #: The state of the log dirs that the next pass checks all partitions for, if any.
-        self._looked_through_for: list[OSError | None] | None = None
+        #: The circumstances that the next pass checks all partitions for, if any.
+        self._looked_through_for: Circumstances | None = None
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
         self._needed = 0
@@ -76,7 +76,8 @@ class SessionFetch(Fetch):
         session = self._session
         if session is None:
             request, sessions = self.request, self.broker.fetch_sessions
-            busy = sessions.busy(request.session_id, request.session_epoch)
+            owner = self.context.session.owner
+            busy = sessions.busy(request.session_id, request.session_epoch, owner)
             if busy is not None:
                 self._waits_for = busy
                 busy.queue.append(self._take_turn)
@@ -92,9 +93,9 @@ class SessionFetch(Fetch):
         return True
 
     def _find(self) -> Session:
-        request = self.request
+        request, owner = self.request, self.context.session.owner
         sessions = self.broker.fetch_sessions
-        return sessions.find(request.session_id, request.session_epoch, by_id=self.by_id)
+        return sessions.find(request.session_id, request.session_epoch, owner, by_id=self.by_id)
 
     def _begin(self, session: Session) -> None:
         self._session = session
@@ -120,7 +121,7 @@ class SessionFetch(Fetch):
         if session is None or session.fetch is not self:
             return
         if not is_answered and not session.is_ended:
-            sessions.close(session.id)
+            sessions.close(session.id, session.owner)
         sessions.finished(session)
         if session.queue:
             self._have_next(session)
@@ -144,11 +145,18 @@ class SessionFetch(Fetch):
 
     def is_next_large(self) -> bool:
         session = self._the_session
-        log_dirs = [directory.failure for directory in self.broker.logs.directories]
-        looks_through = session.needs_full_check(log_dirs, for_stable=self.for_stable)
-        self._looked_through_for = log_dirs if looks_through else None
+        circumstances = self._circumstances()
+        looks_through = session.needs_full_check(circumstances, for_stable=self.for_stable)
+        self._looked_through_for = circumstances if looks_through else None
         count = len(session) if looks_through else len(session.dirty)
         return count + self._request_size + len(self._news) > _AT_ONCE
+
+    def _circumstances(self) -> Circumstances:
+        failures = [directory.failure for directory in self.broker.logs.directories]
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            return failures
+        return [*failures, authorizer.version, self.context.session.host]
 
     @property
     def is_empty(self) -> bool:
@@ -161,15 +169,15 @@ class SessionFetch(Fetch):
 
     async def prepare(self) -> None:
         session = self._the_session
-        log_dirs, self._looked_through_for = self._looked_through_for, None
-        if log_dirs is not None:
-            await session.look_through(log_dirs, for_stable=self.for_stable)
+        circumstances, self._looked_through_for = self._looked_through_for, None
+        if circumstances is not None:
+            await session.look_through(circumstances, for_stable=self.for_stable)
         if self._request_size:
             await session.follow(self.request.topics, self.request.forgotten)
             self._request_size = 0
             self.broker.fetch_sessions.recount(session)
             if self._is_incremental and not len(session):
-                self.broker.fetch_sessions.close(session.id)
+                self.broker.fetch_sessions.close(session.id, session.owner)
         self._items = settled(list(session.dirty))
         self._gained = 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -32,6 +33,8 @@ async def handle(
 async def _add(context: RequestContext, request: AddOffsetsToTxnRequest) -> ErrorCode:
     broker = context.broker
     try:
+        context.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, request.transactional_id)
+        context.require(Operation.READ, Kind.GROUP, request.group_id)
         partition = (GROUP_METADATA, await broker.groups.find_partition(request.group_id))
     except KafkaError as error:
         return error.code

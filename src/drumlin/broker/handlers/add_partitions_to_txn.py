@@ -2,9 +2,9 @@
 
 - Up to version 3 a producer names the partitions of its own transaction. Version 4 brought a form
   for brokers: it names several transactions, and can just verify that partitions have joined
-  (KIP-890).
-- If one partition does not exist, no partition of its transaction is added: the others get
-  OPERATION_NOT_ATTEMPTED.
+  (KIP-890). Only brokers may send that.
+- If one partition does not exist, or may not be written to, no partition of its transaction is
+  added: the others get OPERATION_NOT_ATTEMPTED.
 - Producers may not add internal topics: for offsets there is AddOffsetsToTxn.
 - Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
@@ -16,6 +16,8 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.distinct import counted
@@ -56,6 +58,8 @@ async def handle(
         )
         return await _respond(codes)
 
+    context.require_cluster(Operation.CLUSTER_ACTION)
+
     async def answer(each: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         codes = await _add(
             context,
@@ -90,7 +94,7 @@ async def _add(
     client_version: int,
     verify_only: bool = False,
 ) -> Codes:
-    wanted, refused = await _sort(context, topics)
+    wanted, refused = await _sort(context, transactional_id, topics)
     if refused:
         return refused
     codes = await context.broker.transactions.add_partitions(
@@ -110,35 +114,46 @@ async def _add(
 
 
 async def _sort(
-    context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic]
+    context: RequestContext, transactional_id: str, topics: Iterable[AddPartitionsToTxnTopic]
 ) -> tuple[list[TopicPartition], Codes]:
     """The partitions to add, each once; or the codes to answer if none may be added."""
     has_partition = context.broker.metadata.image.has_partition_of
+    refused = await _refused(context, transactional_id, topics)
     named = await counted((topic.name, index) for topic in topics for index in topic.partitions)
     codes: list[ErrorCode] = []
-    refusal = ErrorCode.none
+    is_refused = False
     for name, index in named:
-        code = ErrorCode.none
-        if context.version < _BROKERS_FROM and name in INTERNAL_TOPICS:
-            code = refusal = ErrorCode.topic_authorization_failed
-        elif not has_partition(name, index):
+        code = refused.get(name, ErrorCode.none)
+        if code is ErrorCode.none and not has_partition(name, index):
             code = ErrorCode.unknown_topic_or_partition
-            if refusal is ErrorCode.none:
-                refusal = code
+        is_refused = is_refused or code is not ErrorCode.none
         codes.append(code)
         await give_way()
-    if refusal is ErrorCode.none:
-        return list(named), []
-    return [], await _not_added(named, codes, refusal)
+    return ([], await _not_added(named, codes)) if is_refused else (list(named), [])
 
 
-async def _not_added(
-    named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
-) -> Codes:
+async def _refused(
+    context: RequestContext, transactional_id: str, topics: Iterable[AddPartitionsToTxnTopic]
+) -> dict[str, ErrorCode]:
+    """The topics that the producer may not add, with the reason."""
+    refused: dict[str, ErrorCode] = {}
+    if context.version >= _BROKERS_FROM:
+        return refused
+    is_own = context.may(Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id)
+    for name in await counted(topic.name for topic in topics):
+        if not is_own:
+            refused[name] = DENIED[Kind.TRANSACTIONAL_ID]
+        elif name in INTERNAL_TOPICS or not context.may(Operation.WRITE, Kind.TOPIC, name):
+            refused[name] = DENIED[Kind.TOPIC]
+        await give_way()
+    return refused
+
+
+async def _not_added(named: Iterable[TopicPartition], codes: list[ErrorCode]) -> Codes:
     """The codes if some partitions are refused: the others are not attempted."""
-    told = []
+    told: Codes = []
     for each, code in zip(named, codes, strict=True):
-        told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))
+        told.append((each, ErrorCode.operation_not_attempted if code is ErrorCode.none else code))
         await give_way()
     return told
 

@@ -6,6 +6,8 @@ Each entity is answered once; one that is named twice is refused.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.broker.rights.quotas import TYPES, check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -21,13 +23,19 @@ from drumlin.wire.protocol.alter_client_quotas import (
 _Entity = tuple[tuple[str, str | None], ...]
 
 
-async def handle(_: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def handle(
+    context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    may = context.may_cluster(Operation.ALTER_CONFIGS)
     outcomes: dict[_Entity, KafkaError | None] = {}
     for entry in request.entries:
         await give_way()
         names = await _names(entry.entity)
         parts = names.items()  # more parts than types are refused later: left unsorted
         entity = tuple(sorted(parts) if len(parts) <= len(TYPES) else parts)
+        if not may:
+            outcomes[entity] = denied(Kind.CLUSTER)
+            continue
         if entity in outcomes:
             message = "an entity is named more than once"
             outcomes[entity] = KafkaError(ErrorCode.invalid_request, message)

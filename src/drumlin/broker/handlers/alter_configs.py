@@ -15,6 +15,8 @@ from drumlin.broker.configs.config_changes import (
 )
 from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights import acls
+from drumlin.broker.several_apis.config_rights import require_config_right
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.alter_configs import (
     AlterConfigsRequest,
@@ -29,7 +31,9 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
 
     async def alter(wanted: AlterConfigsResource) -> None:
         check_changes([KeyChange(Operation.SET, each.name, each.value) for each in wanted.configs])
-        resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
+        kind, name = wanted.resource_type, wanted.resource_name
+        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
+        resource = check_resource(broker, kind, name)
         # No value is None: that is checked above.
         configs = {each.name: each.value or "" for each in wanted.configs}
         alteration = replacement(broker, resource, configs)

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -37,6 +38,8 @@ async def handle(
     told = []
     may_change_factor = request.allow_replication_factor_change
     code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
+    if not context.may_cluster(Operation.ALTER):
+        code = ErrorCode.cluster_authorization_failed
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []
         left = iter(topic.partitions)

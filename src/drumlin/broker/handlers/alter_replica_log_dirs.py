@@ -8,6 +8,7 @@ be created in the named dir; the code is REPLICA_NOT_AVAILABLE.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
@@ -22,12 +23,15 @@ from drumlin.wire.protocol.alter_replica_log_dirs import (
 async def handle(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
+    may = context.may_cluster(Operation.ALTER)
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
             told = results.setdefault(topic.name, [])
             for index in topic.partitions:
-                code = _move(context, wanted.path, topic.name, index)
+                code = ErrorCode.cluster_authorization_failed
+                if may:
+                    code = _move(context, wanted.path, topic.name, index)
                 told.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )

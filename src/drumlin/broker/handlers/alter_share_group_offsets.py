@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.coordination.groups.share.messages import TopicOutcome
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -26,9 +28,13 @@ async def handle(
     code, message = ErrorCode.none, None
     responses: tuple[AlterShareGroupOffsetsResponseTopic, ...] = ()
     try:
+        context.require(Operation.READ, Kind.GROUP, request.group_id)
         wanted = await _wanted(request)
-        outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
-        responses = await _topics(outcomes)
+        refused = await _refused(context, wanted)
+        outcomes = await context.broker.share_groups.alter_offsets(
+            request.group_id, list(wanted.items())
+        )
+        responses = await _topics([*refused, *outcomes])
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return AlterShareGroupOffsetsResponse(
@@ -39,7 +45,7 @@ async def handle(
     )
 
 
-async def _wanted(request: AlterShareGroupOffsetsRequest) -> list[tuple[str, dict[int, int]]]:
+async def _wanted(request: AlterShareGroupOffsetsRequest) -> dict[str, dict[int, int]]:
     """Start offsets by topic and partition; a topic may be named twice."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -48,7 +54,20 @@ async def _wanted(request: AlterShareGroupOffsetsRequest) -> list[tuple[str, dic
         for each in topic.partitions:
             of_topic[each.partition_index] = each.start_offset
             await give_way()
-    return list(wanted.items())
+    return wanted
+
+
+async def _refused(
+    context: RequestContext, wanted: dict[str, dict[int, int]]
+) -> list[TopicOutcome]:
+    """The outcome for topics that the client may not read; they are taken out of `wanted`."""
+    refused = []
+    for name in list(wanted):
+        if not context.may(Operation.READ, Kind.TOPIC, name):
+            partitions = dict.fromkeys(wanted.pop(name), denied(Kind.TOPIC))
+            refused.append(TopicOutcome(name, None, partitions))
+        await give_way()
+    return refused
 
 
 async def _topics(

@@ -12,7 +12,9 @@ from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
+from drumlin.broker.several_apis.group_rights import check_described, require_group
 from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Progress
@@ -39,19 +41,22 @@ _TRIES: Final = 3
 async def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    operations = authorized_operations(request)
     groups = await each_once(
-        request.group_ids, lambda group_id: _describe(context, group_id, operations)
+        request.group_ids, lambda group_id: _describe(context, request, group_id)
     )
     return ConsumerGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
-    context: RequestContext, group_id: str, operations: int, tries_left: int = _TRIES
+    context: RequestContext,
+    request: ConsumerGroupDescribeRequest,
+    group_id: str,
+    tries_left: int = _TRIES,
 ) -> DescribedGroup:
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
+        require_group(context, Operation.DESCRIBE, group_id)
         if not group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
         group = context.broker.groups.consumer_group(group_id)
@@ -62,8 +67,12 @@ async def _describe(
         members.append(await _member(group, member))
         await give_way()
     if tries_left and group.revision != revision:
-        again = await _describe(context, group_id, operations, tries_left - 1)
+        again = await _describe(context, request, group_id, tries_left - 1)
         return again
+    try:
+        await check_described(context, await _topics_of(members))
+    except KafkaError as error:
+        return refused_group(DescribedGroup, group_id, error)
     return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
@@ -73,8 +82,17 @@ async def _describe(
         assignment_epoch=group.target_epoch.epoch,
         assignor_name=preferred_assignor(group, Counter(group.assignors)),
         members=tuple(members),
-        authorized_operations=operations,
+        authorized_operations=authorized_operations(context, request, group_id),
     )
+
+
+async def _topics_of(members: Iterable[DescribedMember]) -> set[str]:
+    names = set[str]()
+    for member in members:
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(each.topic_name for each in assignment.topic_partitions)
+            await give_way()
+    return names
 
 
 async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:

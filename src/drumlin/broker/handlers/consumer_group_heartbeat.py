@@ -17,6 +17,8 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.group_rights import check_subscribed, require_group
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
@@ -49,10 +51,12 @@ async def handle(
 ) -> _Answer | Later[_Answer]:
     topics = request.topic_partitions
     try:
-        owned = None if topics is None else await _owned(topics)
-        check_named(request.subscribed_topic_names)
         if not _is_served(context.broker):
             raise KafkaError(ErrorCode.unsupported_version)
+        require_group(context, Operation.READ, request.group_id)
+        check_named(request.subscribed_topic_names)
+        await check_subscribed(context, request.subscribed_topic_names)
+        owned = None if topics is None else await _owned(topics)
         heartbeat = _read(request, context, owned)
         written = context.broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except KafkaError as error:
@@ -82,6 +86,7 @@ def _read(
         regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=owned,
+        sees=context.topic_right(Operation.DESCRIBE),
         must_have_member_id=context.version >= _MEMBER_MAKES_ID,
     )
 

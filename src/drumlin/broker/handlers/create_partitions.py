@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     Growth,
@@ -32,7 +34,7 @@ async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     broker = context.broker
-    single, refused = await _sort(request.topics)
+    single, refused = await _sort(context, request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
@@ -52,9 +54,10 @@ def _respond(results: Sequence[CreatePartitionsTopicResult]) -> CreatePartitions
 
 
 async def _sort(
+    context: RequestContext,
     topics: Sequence[CreatePartitionsTopic],
 ) -> tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]:
-    """The topics that the request names once, and the answers for the others."""
+    """The topics that the request names once and may alter, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
@@ -68,7 +71,10 @@ async def _sort(
     single = []
     for topic in topics:
         if named[topic.name] == 1:
-            single.append(topic)
+            if context.may(Operation.ALTER, Kind.TOPIC, topic.name):
+                single.append(topic)
+            else:
+                refused.append(_result(topic.name, denied(Kind.TOPIC)))
         await give_way()
     return single, refused
 
@@ -101,6 +107,7 @@ async def _grow(
         assignments = [each.broker_ids for each in at_most]
     try:
         added = plan_partitions(broker, topic.name, topic.count, assignments)
+        context.require(Operation.ALTER, Kind.TOPIC, topic.name)  # it may have been taken
         if not request.validate_only:
             first_index = topic.count - len(added)
             await broker.metadata.add_partitions(topic.name, first_index, added)

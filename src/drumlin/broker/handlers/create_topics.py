@@ -2,6 +2,7 @@
 
 - A name given twice is an error for that name, answered after the others.
 - With `validate_only` the answer is the same, but nothing is created.
+- Who may not describe configurations learns neither the topic's nor its numbers.
 - A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for the numbers of partitions and replicas; 5
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.several_apis.creation_right import may_create
 from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     RequestedTopic,
@@ -39,24 +42,29 @@ from drumlin.wire.protocol.create_topics import (
 _CONFIGS_FROM: Final = 5
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
+_REPEATED: Final = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
+_DENIED: Final = KafkaError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 class _Sorted(NamedTuple):
-    """A request's topics to create, and the names that it gives more than once."""
+    """A request's topics to create, the names that it gives more than once, and those of topics
+    that may not be created.
+    """
 
     requested: list[RequestedTopic]
     duplicates: Sequence[str]
-    names: Sequence[str]
+    denied: Sequence[str]
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    wanted = await _sort(request.topics)
+    wanted = await _sort(context, request.topics)
     try:
         if request.timeout <= ZERO:
             raise KafkaError(ErrorCode.request_timed_out)
         check_partition_total(context.broker, wanted.requested)
     except KafkaError as error:
-        return await _respond((), wanted.names, error)
+        refused = [each.name for each in wanted.requested]
+        return await _respond((), {error: [*refused, *wanted.duplicates], _DENIED: wanted.denied})
     # All are checked against the existing topics only: names within one request may collide.
     plans = await _plan_all(context, wanted.requested)
 
@@ -64,36 +72,39 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         return await _create(context, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
-    refusal = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
-    return await _respond(results, wanted.duplicates, refusal)
+    return await _respond(results, {_REPEATED: wanted.duplicates, _DENIED: wanted.denied})
 
 
 async def _respond(
-    results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
+    results: Sequence[CreatableTopicResult], refused: Mapping[KafkaError, Sequence[str]]
 ) -> CreateTopicsResponse:
     topics = list(results)
-    for name in refused:
-        topics.append(_failed(name, error))
-        await give_way()
+    for error, names in refused.items():
+        for name in names:
+            topics.append(_failed(name, error))
+            await give_way()
     return CreateTopicsResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
-async def _sort(topics: Sequence[CreatableTopic]) -> _Sorted:
+async def _sort(context: RequestContext, topics: Sequence[CreatableTopic]) -> _Sorted:
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
         await give_way()
-    requested = []
+    requested, denied = [], []
     for topic in topics:
         if named[topic.name] == 1:
-            requested.append(_requested(topic))
+            if may_create(context, topic.name):
+                requested.append(_requested(topic))
+            else:
+                denied.append(topic.name)
         await give_way()
     duplicates = []
     for name, count in named.items():
         if count > 1:
             duplicates.append(name)
         await give_way()
-    return _Sorted(requested, duplicates, list(named))
+    return _Sorted(requested, duplicates, denied)
 
 
 def _requested(topic: CreatableTopic) -> RequestedTopic:
@@ -138,12 +149,23 @@ async def _create(
 ) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
         return _failed(name, plan)
+    if not may_create(context, name):  # any more
+        return _failed(name, _DENIED)
     topic_id = uuid.uuid4()
     if not validate_only:
         try:
             topic_id = (await create_topic(context.broker, plan)).topic_id
         except KafkaError as error:
             return _failed(name, error)
+    if not context.may(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, name):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=ErrorCode.topic_authorization_failed.value,
+            configs=(),
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=topic_id,

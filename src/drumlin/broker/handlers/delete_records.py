@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.replication.partition import Partition
 from drumlin.turns import give_way
@@ -39,7 +40,11 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     outcomes: dict[TopicPartition, Partition | ErrorCode] = {}
     deleting: dict[TopicPartition, asyncio.Future[None]] = {}
     for name, offsets in wanted.items():
+        may = context.may(Operation.DELETE, Kind.TOPIC, name)
         for index, offset in offsets.items():
+            if not may:
+                outcomes[name, index] = ErrorCode.topic_authorization_failed
+                continue
             try:
                 partition = outcomes[name, index] = _delete(context, name, index, offset)
                 if partition.low_watermark < partition.log_start_offset:

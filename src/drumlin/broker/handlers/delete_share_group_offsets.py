@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.coordination.groups.share.messages import Deleted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -20,9 +22,17 @@ async def handle(
     code, message = ErrorCode.none, None
     responses: tuple[DeleteShareGroupOffsetsResponseTopic, ...] = ()
     try:
-        names = (topic.topic_name for topic in request.topics)
+        context.require(Operation.DELETE, Kind.GROUP, request.group_id)
+        names: list[str] = []
+        refused: Deleted = {}
+        for topic in request.topics:
+            if context.may(Operation.READ, Kind.TOPIC, topic.topic_name):
+                names.append(topic.topic_name)
+            else:
+                refused[topic.topic_name] = None, denied(Kind.TOPIC)
+            await give_way()
         deleted = await context.broker.share_groups.delete_offsets(request.group_id, names)
-        responses = await _told(deleted)
+        responses = await _told(refused | deleted)
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
     return DeleteShareGroupOffsetsResponse(

@@ -25,5 +25,5 @@ async def handle(
         await share_state.delete(request.group_id, topic_id, wanted.partition)
         return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, delete, PartitionResult, DeleteStateResult)
+    results = await answer_partitions(context, request, delete, PartitionResult, DeleteStateResult)
     return DeleteShareGroupStateResponse(results=results)

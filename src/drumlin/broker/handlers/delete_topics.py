@@ -1,17 +1,21 @@
 """DeleteTopics (key 20), versions 1-6: delete topics with their records and configuration.
 
-Each topic is answered by itself; naming one twice, by name or id, is an error for it.
+Each topic is answered by itself; naming one twice, by name or id, is an error for it. The answers
+are in no order, so that the place of one tells nothing of the topic.
 
 Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic ids.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage
 from drumlin.turns import give_way, side_by_side
@@ -48,20 +52,29 @@ _NEITHER: Final = _invalid("a topic without name and id")
 _BOTH: Final = _invalid("a topic with both name and id; give one of them")
 _REPEATED: Final = _invalid("named more than once in one request")
 _NAMED_BY_ID: Final = _invalid("the topic of this name is named by its id too")
+_DENIED: Final = _Failure(ErrorCode.topic_authorization_failed, denied(Kind.TOPIC).message)
 _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
 _DELETION_DISABLED_FROM: Final = 3
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     image = context.broker.metadata.image
-    refused, targets = await _sorted(image, request, _refusal(context, request))
+    refused, targets = await _sorted(context, image, request, _refusal(context, request))
 
     async def delete(target: _Target) -> DeletableTopicResult:
         return await _delete(context, target)
 
     results = await _refusals(refused)
     results += await side_by_side(delete, targets)
+    await _shuffle(results)
     return DeleteTopicsResponse(throttle_time=ZERO, responses=tuple(results))
+
+
+async def _shuffle(results: list[DeletableTopicResult]) -> None:
+    for place in range(len(results) - 1, 0, -1):
+        other = random.randint(0, place)
+        results[place], results[other] = results[other], results[place]
+        await give_way()
 
 
 def _refusal(context: RequestContext, request: DeleteTopicsRequest) -> _Failure | None:
@@ -82,7 +95,10 @@ def _named(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, UUID | No
 
 
 async def _sorted(
-    image: ClusterImage, request: DeleteTopicsRequest, refusal: _Failure | None
+    context: RequestContext,
+    image: ClusterImage,
+    request: DeleteTopicsRequest,
+    refusal: _Failure | None,
 ) -> tuple[list[_Target], list[_Target]]:
     """The topics to refuse, those with an invalid name or id first, and the topics to delete."""
     refused: list[_Target] = []
@@ -100,17 +116,18 @@ async def _sorted(
             ids.append(topic_id)
         await give_way()
     by_name, by_id = await counted(names), await counted(ids)
-    targets = await _those_there(image, by_name, by_id, refused)
+    targets = await _those_there(context, image, by_name, by_id, refused)
     return refused, targets
 
 
 async def _those_there(
+    context: RequestContext,
     image: ClusterImage,
     by_name: Mapping[str, int],
     by_id: Mapping[UUID, int],
     refused: list[_Target],
 ) -> list[_Target]:
-    """The existing topics; the others are added to `refused`."""
+    """The existing topics that may be deleted; the others are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
     for name, times in by_name.items():
@@ -118,8 +135,12 @@ async def _those_there(
         topic = image.topics.get(name)
         if times > 1:
             refused.append(_Target(name, None, _REPEATED))
+        elif not _may(context, Operation.DESCRIBE, name):
+            refused.append(_Target(name, None, _DENIED))
         elif topic is None:
             refused.append(_Target(name, None, _UNKNOWN))
+        elif not _may(context, Operation.DELETE, name):
+            refused.append(_Target(name, None, _DENIED))
         elif topic.topic_id in by_id:
             refused.append(_Target(name, topic.topic_id, _NAMED_BY_ID))
             taken_by_name.add(topic.topic_id)
@@ -130,8 +151,24 @@ async def _those_there(
         if times > 1:
             refused.append(_Target(None, topic_id, _REPEATED))
         elif topic_id not in taken_by_name:
-            targets.append(_Target(image.topic_name(topic_id), topic_id))
+            target = _Target(image.topic_name(topic_id), topic_id)
+            if target.name is None or _may(context, Operation.DELETE, target.name):
+                targets.append(target)
+            else:
+                refused.append(_denied_by_id(context, target))
     return targets
+
+
+def _may(context: RequestContext, operation: Operation, name: str) -> bool:
+    """Whether the principal may delete all topics, or may do this with the one of the name."""
+    may_all = context.may_cluster(Operation.DELETE)
+    return may_all or context.may(operation, Kind.TOPIC, name)
+
+
+def _denied_by_id(context: RequestContext, target: _Target) -> _Target:
+    name = target.name
+    is_told = name is not None and _may(context, Operation.DESCRIBE, name)
+    return _Target(name if is_told else None, target.topic_id, _DENIED)
 
 
 async def _refusals(refused: list[_Target]) -> list[DeletableTopicResult]:
@@ -144,6 +181,10 @@ async def _refusals(refused: list[_Target]) -> list[DeletableTopicResult]:
 
 async def _delete(context: RequestContext, target: _Target) -> DeletableTopicResult:
     assert target.topic_id is not None
+    is_lost = target.name is not None and not _may(context, Operation.DELETE, target.name)
+    if is_lost:  # the right was taken meanwhile
+        refused = _Target(target.name, None) if target.is_named else _denied_by_id(context, target)
+        return _result(refused, _DENIED)
     failure = None
     try:
         await context.broker.metadata.delete_topic(target.topic_id)

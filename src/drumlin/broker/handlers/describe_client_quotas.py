@@ -6,6 +6,7 @@ There are none: see `quotas.py`.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.broker.rights.quotas import check_filter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -16,10 +17,11 @@ from drumlin.wire.protocol.describe_client_quotas import (
 
 
 async def handle(
-    _: RequestContext, request: DescribeClientQuotasRequest
+    context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     error: KafkaError | None = None
     try:
+        context.require_cluster(Operation.DESCRIBE_CONFIGS)
         await check_filter(request.components)
     except KafkaError as mistake:
         error = mistake

@@ -9,11 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.parts.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    visible_brokers,
-)
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, visible_brokers
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_cluster import (
@@ -54,7 +50,7 @@ async def handle(
             for broker, endpoint in visible_brokers(context.broker, context.listener)
         ),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
+            context.cluster_operations()
             if request.include_cluster_authorized_operations
             else OPERATIONS_NOT_ASKED
         ),

@@ -29,8 +29,10 @@ from drumlin.broker.configs.config_entries import (
 )
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.config_rights import require_config_right
 from drumlin.distinct import counted
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import CONFIGURABLE, Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -44,7 +46,7 @@ from drumlin.wire.protocol.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
+_TYPES: Final = frozenset({*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS})
 #: Entries in one response: without this limit a small request that names the broker many times
 #: could get gigabytes.
 _ENTRIES_MAX: Final = 200_000
@@ -85,7 +87,9 @@ async def _describe_all(
                     f"a request can show some {_ENTRIES_MAX} keys; ask for the rest in another"
                 )
                 raise KafkaError(ErrorCode.policy_violation, message)
-            entries = _entries(context, resource.resource_type, resource.resource_name)
+            kind, name = resource.resource_type, resource.resource_name
+            require_config_right(context, Operation.DESCRIBE_CONFIGS, kind, name)
+            entries = _entries(context, kind, name)
         except KafkaError as error:
             results.append(_result(resource, (), error))
             continue

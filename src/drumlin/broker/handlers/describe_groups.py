@@ -3,7 +3,7 @@
 - Members' metadata, of the chosen protocol, is shown only in a stable group.
 - A group that does not exist is "Dead", without an error, or from version 6 with
   GROUP_ID_NOT_FOUND.
-- From version 3 the client may ask for its authorized operations; for now, all of them.
+- From version 3 the client may ask for its authorized operations.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.several_apis.group_descriptions import authorized_operations
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
@@ -33,22 +34,24 @@ _TRIES: Final = 3
 
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    operations = authorized_operations(request)
-    groups = await each_once(
-        request.groups, lambda group_id: _describe(context, group_id, operations)
-    )
+    groups = await each_once(request.groups, lambda group_id: _describe(context, request, group_id))
     return DescribeGroupsResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
 async def _describe(
-    context: RequestContext, group_id: str, operations: int, tries_left: int = _TRIES
+    context: RequestContext,
+    request: DescribeGroupsRequest,
+    group_id: str,
+    tries_left: int = _TRIES,
 ) -> DescribedGroup:
     try:
+        context.require(Operation.DESCRIBE, Kind.GROUP, group_id)
         group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
         if error.code is not ErrorCode.group_id_not_found:
             return _described(group_id, "", error_code=error.code)
         if context.version < _NOT_FOUND_IS_AN_ERROR:
+            operations = authorized_operations(context, request, group_id)
             dead = GroupState.DEAD.value
             return _described(group_id, dead, authorized_operations=operations)
         return _described(
@@ -60,7 +63,7 @@ async def _describe(
     was = group.state, group.generation_id
     members = await _members(group)
     if tries_left and was != (group.state, group.generation_id):
-        again = await _describe(context, group_id, operations, tries_left - 1)
+        again = await _describe(context, request, group_id, tries_left - 1)
         return again
     is_stable = group.state is GroupState.STABLE
     return _described(
@@ -69,7 +72,7 @@ async def _describe(
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=members,
-        authorized_operations=operations,
+        authorized_operations=authorized_operations(context, request, group_id),
     )
 
 

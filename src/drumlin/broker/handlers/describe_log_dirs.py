@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
@@ -35,6 +36,9 @@ _Wanted = dict[str, set[int]]
 async def handle(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
+    if not context.may_cluster(Operation.DESCRIBE):
+        code = ErrorCode.cluster_authorization_failed
+        return DescribeLogDirsResponse(throttle_time=ZERO, error_code=code, results=())
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]
     return await _respond(context, request, dict(zip(directories, volumes, strict=True)))

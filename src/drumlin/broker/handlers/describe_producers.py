@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.metadata.names import check_topic_name
 from drumlin.storage.producers.producer_entry import ProducerEntry
 from drumlin.turns import give_way
@@ -32,22 +34,27 @@ async def handle(
     answered: set[tuple[str, int]] = set()
     for topic in request.topics:
         partitions = []
+        may = context.may(Operation.READ, Kind.TOPIC, topic.name)
         for index in topic.partition_indexes:
             await give_way()
             if (topic.name, index) in answered:
                 continue
             answered.add((topic.name, index))
-            partitions.append(await _partition(context, topic.name, index))
+            partitions.append(await _partition(context, topic.name, index, may=may))
         topics.append(TopicResponse(name=topic.name, partitions=tuple(partitions)))
         await give_way()
     return DescribeProducersResponse(throttle_time=ZERO, topics=tuple(topics))
 
 
-async def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+async def _partition(
+    context: RequestContext, topic: str, index: int, *, may: bool
+) -> PartitionResponse:
     code, message = ErrorCode.none, None
     producers: list[ProducerState] = []
     try:
         check_topic_name(topic)
+        if not may:
+            raise denied(Kind.TOPIC)
         if topic not in context.broker.metadata.image.topics:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partitions = context.broker.partitions

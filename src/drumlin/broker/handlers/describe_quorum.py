@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
@@ -32,6 +33,7 @@ _UNKNOWN: Final = -1
 
 
 async def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    context.require_cluster(Operation.DESCRIBE)
     image = context.broker.metadata.image
     asked = [
         (each.topic_name, [part.partition_index for part in each.partitions[:2]])

@@ -1,17 +1,20 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups.
 
-Without topics: all topics for which a group has state. Version 1 adds the lag: the number of
-records left, including those between delivered ones (KIP-1226).
+Without topics: all topics for which a group has state, and that the client may see. Version 1 adds
+the lag: the number of records left, including those between delivered ones (KIP-1226).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED, denied
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -29,6 +32,12 @@ _NO_LAG: Final = -1
 #: Topics, and their partitions.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
+_DENIED: Final = partial(
+    DescribeShareGroupOffsetsResponseGroup,
+    topics=(),
+    error_code=DENIED[Kind.GROUP],
+    error_message=None,
+)
 
 
 async def handle(
@@ -62,6 +71,8 @@ async def _group(
     code, message = ErrorCode.none, None
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     await give_way()
+    if not context.may(Operation.DESCRIBE, Kind.GROUP, group_id):
+        return _DENIED(group_id=group_id)
     try:
         asked: Iterable[tuple[str, Sequence[int]]]
         if wanted.topics is None:
@@ -69,6 +80,8 @@ async def _group(
         else:
             asked = ((each.topic_name, each.partitions) for each in wanted.topics)
         for name, partitions in asked:
+            if wanted.topics is None and not _may_see(context, name):
+                continue
             topics.append(await _topic(context, group_id, name, partitions))
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
@@ -80,12 +93,18 @@ async def _group(
     )
 
 
+def _may_see(context: RequestContext, name: str) -> bool:
+    return context.may(Operation.DESCRIBE, Kind.TOPIC, name)
+
+
 async def _topic(
     context: RequestContext,
     group_id: str,
     name: str,
     partitions: Sequence[int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
+    if not _may_see(context, name):
+        return await _denied_topic(name, partitions)
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     await give_way()
@@ -97,6 +116,27 @@ async def _topic(
         topic_name=name,
         topic_id=topic_id,
         partitions=tuple(described),
+    )
+
+
+async def _denied_topic(
+    name: str, partitions: Sequence[int]
+) -> DescribeShareGroupOffsetsResponseTopic:
+    refusal, told = denied(Kind.TOPIC), []
+    for index in partitions:
+        told.append(
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=UNINITIALIZED_OFFSET,
+                leader_epoch=0,
+                lag=_NO_LAG,
+                error_code=refusal.code,
+                error_message=refusal.message,
+            )
+        )
+        await give_way()
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=_NO_TOPIC, partitions=tuple(told)
     )
 
 

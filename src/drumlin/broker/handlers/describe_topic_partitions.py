@@ -2,20 +2,22 @@
 
 Topics are sorted by name, each once; no names mean all topics. A page has at most
 `response_partition_limit` partitions, but at least one, and the cursor says where the next page
-begins. Topics that do not exist do not count.
+begins. Topics that do not exist do not count. Nor do those that may not be described: they come
+last, if they are named.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Container, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
-from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, leadership
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.distinct import counted
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
@@ -49,7 +51,8 @@ async def handle(
     start = request.cursor
     if start is not None and _points_nowhere(start, names):
         return await _refuse(request.topics, ErrorCode.invalid_request)
-    if not names:
+    is_all = not names
+    if is_all:
         names = await counted(image.topics)
     if "" in names and start is None:
         return await _refuse(request.topics, ErrorCode.unknown_server_error)
@@ -57,7 +60,12 @@ async def handle(
         context.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
     in_order = await _sorted(names, "" if start is None else start.topic_name)
-    topics, cursor = await _page(context, in_order, start, max(limit, 1))
+    hidden: list[str] = []
+    visible = _visible(context, in_order, hidden)
+    topics, cursor = await _page(context, visible, start, max(limit, 1))
+    for name in () if is_all else hidden:
+        topics.append(_hidden(name))
+        await give_way()
     return DescribeTopicPartitionsResponse(
         throttle_time=ZERO,
         topics=tuple(topics),
@@ -79,17 +87,28 @@ def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
     return start.partition_index < 0 or bool(names and start.topic_name not in names)
 
 
-async def _page(
-    context: RequestContext, names: Iterable[str], start: Cursor | None, limit: int
-) -> tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]:
-    topics: list[DescribeTopicPartitionsResponseTopic] = []
+async def _visible(
+    context: RequestContext, names: Iterable[str], hidden: list[str]
+) -> AsyncIterator[str]:
+    """The names of topics that may be described; the others are added to `hidden`."""
     for name in names:
         await give_way()
+        if context.may(Operation.DESCRIBE, Kind.TOPIC, name):
+            yield name
+        else:
+            hidden.append(name)
+
+
+async def _page(
+    context: RequestContext, names: AsyncIterable[str], start: Cursor | None, limit: int
+) -> tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]:
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    async for name in names:
         if limit == 0:
             return topics, _Cursor(name, 0)
         topic = context.broker.metadata.image.topics.get(name)
         if topic is None:
-            topics.append(_missing(name))
+            topics.append(_missing(context, name))
             continue
         first = start.partition_index if start is not None and start.topic_name == name else 0
         partitions = topic.partitions[first : first + limit]
@@ -97,7 +116,8 @@ async def _page(
         for each in partitions:
             described.append(_partition(context, name, each))
             await give_way()
-        topics.append(_topic(name, topic.topic_id, described))
+        operations = context.operations(Kind.TOPIC, name)
+        topics.append(_topic(name, topic.topic_id, described, operations))
         following = first + len(partitions)
         if following < len(topic.partitions):
             return topics, _Cursor(name, following)
@@ -109,14 +129,16 @@ def _topic(
     name: str,
     topic_id: UUID | None,
     partitions: Iterable[DescribeTopicPartitionsResponsePartition],
+    operations: int,
     code: ErrorCode = ErrorCode.none,
-    operations: int = TOPIC_OPERATIONS,
+    *,
+    is_internal: bool | None = None,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=name in INTERNAL_TOPICS if is_internal is None else is_internal,
         partitions=settled(tuple(partitions)),
         topic_authorized_operations=operations,
     )
@@ -139,13 +161,18 @@ def _partition(
     )
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.topic_authorization_failed
+    return _topic(name, None, (), OPERATIONS_NOT_ASKED, code, is_internal=False)
+
+
+def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
         code = ErrorCode.unknown_topic_or_partition
     except KafkaError as error:
         code = error.code
-    return _topic(name, None, (), code)
+    return _topic(name, None, (), context.operations(Kind.TOPIC, name), code)
 
 
 async def _refuse(
@@ -153,7 +180,7 @@ async def _refuse(
 ) -> DescribeTopicPartitionsResponse:
     topics = []
     for each in wanted:
-        topics.append(_topic(each.name, None, (), code, OPERATIONS_NOT_ASKED))
+        topics.append(_topic(each.name, None, (), OPERATIONS_NOT_ASKED, code))
         await give_way()
     return DescribeTopicPartitionsResponse(
         throttle_time=ZERO,

@@ -1,4 +1,7 @@
-"""DescribeTransactions (key 65), version 0: the state of transactional ids, each listed once."""
+"""DescribeTransactions (key 65), version 0: the state of transactional ids, each listed once.
+
+Topics that the client may not see are left out.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -29,6 +33,7 @@ async def handle(
 
 async def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     try:
+        context.require(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, transactional_id)
         metadata = context.broker.transactions.describe(transactional_id)
     except KafkaError as error:
         return TransactionState(
@@ -47,7 +52,8 @@ async def _describe(context: RequestContext, transactional_id: str) -> Transacti
         await give_way()
     told = []
     for topic, indexes in sorted(topics.items()):
-        told.append(TopicData(topic=topic, partitions=tuple(sorted(indexes))))
+        if context.may(Operation.DESCRIBE, Kind.TOPIC, topic):
+            told.append(TopicData(topic=topic, partitions=tuple(sorted(indexes))))
         await give_way()
     return TransactionState(
         error_code=ErrorCode.none,

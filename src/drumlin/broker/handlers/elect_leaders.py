@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -34,12 +36,7 @@ _TOGETHER: Final = 500
 
 async def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     is_all, is_unclean = request.topic_partitions is None, request.election_type == _UNCLEAN
-    refusal = None
-    if request.timeout <= ZERO:
-        refusal = KafkaError(ErrorCode.request_timed_out)
-    elif request.election_type not in (_PREFERRED, _UNCLEAN):
-        message = f"there is no type of election {request.election_type}"
-        refusal = KafkaError(ErrorCode.invalid_request, message)
+    refusal = _refusal(context, request)
     results = []
     for name, indexes in _wanted(context, request, is_unclean=is_unclean):
         told: list[PartitionResult] = []
@@ -62,13 +59,25 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     )
 
 
+def _refusal(context: RequestContext, request: ElectLeadersRequest) -> KafkaError | None:
+    """The error of the whole request."""
+    if not context.may_cluster(Operation.ALTER):
+        return denied(Kind.CLUSTER)
+    if request.timeout <= ZERO:
+        return KafkaError(ErrorCode.request_timed_out)
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"there is no type of election {request.election_type}"
+        return KafkaError(ErrorCode.invalid_request, message)
+    return None
+
+
 def _wanted(
     context: RequestContext, request: ElectLeadersRequest, *, is_unclean: bool
 ) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is not None:
         for topic in request.topic_partitions:
             yield topic.topic, topic.partitions
-    else:
+    elif context.may_cluster(Operation.ALTER):  # otherwise the names are not told
         for known in list(context.broker.metadata.image.topics.values()):
             yield known.name, _that_may_need_one(known.partitions, is_unclean=is_unclean)
 

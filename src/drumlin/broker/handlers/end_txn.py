@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
     version = EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else CLASSIC_VERSION
     code, producer = ErrorCode.none, _NOBODY
     try:
+        context.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, request.transactional_id)
         producer = await context.broker.transactions.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),

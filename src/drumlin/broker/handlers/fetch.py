@@ -51,12 +51,12 @@ def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]
     session_id, epoch = request.session_id, request.session_epoch
     if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return SessionFetch(context, request, None, wanted + forgotten)
-    sessions = context.broker.fetch_sessions
+    sessions, owner = context.broker.fetch_sessions, context.session.owner
     if session_id != NO_SESSION:
-        sessions.close(session_id)
+        sessions.close(session_id, owner)
     if epoch == INITIAL_EPOCH:
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
-        session = sessions.create(wanted, by_id=by_id)
+        session = sessions.create(wanted, owner, by_id=by_id)
         if session is not None:
             return SessionFetch(context, request, session, wanted + forgotten)
     return PlainFetch(context, request, wanted)

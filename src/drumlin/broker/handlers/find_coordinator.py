@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED, denied
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import give_way
@@ -34,6 +36,8 @@ _TOPICS: Final = {
     _TRANSACTION: TRANSACTION_STATE,
     _SHARE: SHARE_GROUP_STATE,
 }
+#: The resources of which a key is the name.
+_KINDS: Final = {_GROUP: Kind.GROUP, _TRANSACTION: Kind.TRANSACTIONAL_ID}
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
 _SUCCESS_MESSAGE: Final = "NONE"  # in the response for a single key; for several keys it is empty
@@ -44,6 +48,7 @@ class _Found(NamedTuple):
     node_id: int = _NO_NODE
     host: str = ""
     port: int = -1
+    message: str = ""
 
 
 async def handle(
@@ -56,7 +61,7 @@ async def handle(
         return FindCoordinatorResponse(
             throttle_time=ZERO,
             error_code=found.code,
-            error_message=_SUCCESS_MESSAGE if succeeded else found.code.name,
+            error_message=_SUCCESS_MESSAGE if succeeded else found.message or found.code.name,
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -72,25 +77,39 @@ async def handle(
                 host=found.host,
                 port=found.port,
                 error_code=found.code,
-                error_message="" if key_type in _TOPICS else found.code.name,
+                error_message=_message(key_type, found),
             )
         )
     return FindCoordinatorResponse(throttle_time=ZERO, coordinators=tuple(coordinators))
 
 
+def _message(key_type: int, found: _Found) -> str:
+    """The message for one key of several: only for what Apache Kafka refuses as a whole."""
+    if key_type not in _TOPICS:
+        return found.code.name
+    return found.message if found.code is DENIED[Kind.CLUSTER] else ""
+
+
+def _denied(kind: Kind) -> _Found:
+    error = denied(kind)
+    return _Found(error.code, message=error.message or "")
+
+
 async def _find(context: RequestContext, key_type: int, key: str) -> _Found:
-    topic_name = _TOPICS.get(key_type)
-    if topic_name is None or (key_type == _SHARE and not _is_share_key(context, key)):
+    topic_name, kind = _TOPICS.get(key_type), _KINDS.get(key_type)
+    if kind is not None and not context.may(Operation.DESCRIBE, kind, key):
+        return _denied(kind)
+    if topic_name is None or (key_type == _SHARE and context.version < _FIRST_WITH_SHARE):
+        return _Found(ErrorCode.invalid_request)
+    if key_type == _SHARE and not context.may_cluster(Operation.CLUSTER_ACTION):
+        return _denied(Kind.CLUSTER)
+    if key_type == _SHARE and not is_coordinator_key(key):
         return _Found(ErrorCode.invalid_request)
     try:
         partition = await context.broker.coordinators[topic_name].find_partition(key)
     except KafkaError:
         return _Found(ErrorCode.coordinator_not_available)
     return _leader(context, topic_name, partition)
-
-
-def _is_share_key(context: RequestContext, key: str) -> bool:
-    return context.version >= _FIRST_WITH_SHARE and is_coordinator_key(key)
 
 
 def _leader(context: RequestContext, topic_name: str, partition: int) -> _Found:

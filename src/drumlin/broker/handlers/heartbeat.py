@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.wire.by_hand.heartbeat_response import heartbeat_response
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 async def handle(context: RequestContext, request: HeartbeatRequest) -> EncodedBody:
     code = ErrorCode.none
     try:
+        context.require(Operation.READ, Kind.GROUP, request.group_id)
         context.broker.groups.heartbeat(
             request.group_id,
             request.member_id,

@@ -21,6 +21,8 @@ from drumlin.broker.configs.config_changes import (
 from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
+from drumlin.broker.rights import acls
+from drumlin.broker.several_apis.config_rights import require_config_right
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.incremental_alter_configs import (
@@ -40,10 +42,12 @@ async def handle(
     async def alter(wanted: AlterConfigsResource) -> None:
         changes = [_change(each) for each in wanted.configs]
         check_changes(changes)
-        if wanted.resource_type == BROKER_LOGGER:
-            _alter_loggers(broker.node_id, wanted.resource_name, changes, request.validate_only)
+        kind, name = wanted.resource_type, wanted.resource_name
+        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
+        if kind == BROKER_LOGGER:
+            _alter_loggers(broker.node_id, name, changes, request.validate_only)
             return
-        resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
+        resource = check_resource(broker, kind, name)
         alteration = increment(broker, resource, changes)
         keys = [each.key for each in changes if each.operation is not Operation.DELETE]
         await alter_or_check(broker, resource, alteration, keys, request.validate_only)

@@ -1,5 +1,6 @@
 """InitProducerId (key 22), versions 0-5: an id for an idempotent or transactional producer.
 
+- Whoever may write to any topic may have an id.
 - Without a transactional id the answer is always a new id with epoch 0, even if the producer
   sends its current one (3+, KIP-360).
 - With a transactional id, the producer replaces the previous producer, which is fenced. An open
@@ -15,6 +16,8 @@ from datetime import timedelta
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -42,7 +45,24 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
     )
 
 
+def _check_rights(context: RequestContext, transactional_id: str | None) -> None:
+    """
+    Raises:
+        KafkaError: the client may not have this id, or no id at all.
+    """
+    authorizer, session = context.broker.authorizer, context.session
+    if transactional_id is not None:
+        context.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id)
+    elif not (
+        authorizer is None
+        or context.may_cluster(Operation.IDEMPOTENT_WRITE)
+        or authorizer.allows_any(session.principal, session.host, Operation.WRITE, Kind.TOPIC)
+    ):
+        raise denied(Kind.CLUSTER)
+
+
 async def _init(context: RequestContext, request: InitProducerIdRequest) -> Producer:
+    _check_rights(context, request.transactional_id)
     expected = Producer(request.producer_id, request.producer_epoch)
     if (expected.producer_id == _NONE) is not (expected.producer_epoch == _NONE):
         raise KafkaError(ErrorCode.invalid_request)

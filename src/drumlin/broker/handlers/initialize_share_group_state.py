@@ -27,5 +27,7 @@ async def handle(
         )
         return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, initialize, PartitionResult, InitializeStateResult)
+    results = await answer_partitions(
+        context, request, initialize, PartitionResult, InitializeStateResult
+    )
     return InitializeShareGroupStateResponse(results=results)

@@ -15,6 +15,8 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
@@ -33,11 +35,14 @@ _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
 #: Protocols per member: each join compares those of all members. Normally there are one or two.
 _PROTOCOLS_MAX: Final = 100
+_DENIED: Final = JoinAnswer(DENIED[Kind.GROUP], NO_MEMBER_ID)
 
 
 async def handle(
     context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
+    if not context.may(Operation.READ, Kind.GROUP, request.group_id):
+        return await _response(context.version, _DENIED)
     if len(request.protocols) > _PROTOCOLS_MAX:
         refused = JoinAnswer(ErrorCode.invalid_request, request.member_id)
         return await _response(context.version, refused)
@@ -56,6 +61,7 @@ async def handle(
         requires_known_member_id=context.version >= _REQUIRES_KNOWN_MEMBER_ID,
         can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
         reason=request.reason,
+        sees=context.topic_right(Operation.DESCRIBE),
     )
     try:
         answer = context.broker.groups.join(request.group_id, join)
@@ -63,11 +69,17 @@ async def handle(
         is_of_another_kind = error.code is ErrorCode.inconsistent_group_protocol
         member_id = NO_MEMBER_ID if is_of_another_kind else request.member_id
         return await _response(context.version, JoinAnswer(error.code, member_id))
-    return waiting(_respond(context.version, answer))
+    return waiting(_respond(context, request.group_id, answer))
 
 
-async def _respond(version: int, answer: Pending[JoinAnswer]) -> JoinGroupResponse:
-    return await _response(version, await answer)
+async def _respond(
+    context: RequestContext, group_id: str, waiting_for: Pending[JoinAnswer]
+) -> JoinGroupResponse:
+    answer = await waiting_for
+    # A generation may take minutes to begin, and rights may be gone then.
+    if not context.may(Operation.READ, Kind.GROUP, group_id):
+        answer = _DENIED
+    return await _response(context.version, answer)
 
 
 async def _response(version: int, answer: JoinAnswer) -> JoinGroupResponse:

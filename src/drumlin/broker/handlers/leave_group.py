@@ -12,6 +12,8 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.groups.every_kind.messages import LeavingMember
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import give_way
@@ -32,6 +34,8 @@ _LEAVING_TOGETHER: Final = 50
 async def handle(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
+    if not context.may(Operation.READ, Kind.GROUP, request.group_id):
+        return _response(context.version, [], [], DENIED[Kind.GROUP])
     if request.members is None:
         leaving = [LeavingMember(request.member_id)]
     elif len(request.members) > _LEAVING_TOGETHER:

@@ -12,7 +12,8 @@ from typing import Final
 
 from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
-from drumlin.metadata.image import ClusterImage, ResourceType
+from drumlin.broker.rights.acls import Operation
+from drumlin.metadata.image import CONFIGURABLE, ClusterImage, ResourceType
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
@@ -22,12 +23,13 @@ from drumlin.wire.protocol.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
+_TYPES: Final = (*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS)
 
 
 async def handle(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
+    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     wanted = request.resource_types
     types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []

@@ -7,6 +7,7 @@ match in any case; unknown ones match no group.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -23,7 +24,11 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     except KafkaError as error:
         code = error.code
     listed = []
+    may_see_all = context.may_cluster(Operation.DESCRIBE)
     for group in groups:
+        await give_way()
+        if not (may_see_all or context.may(Operation.DESCRIBE, Kind.GROUP, group.group_id)):
+            continue
         kind, state = group.kind.value.lower(), group.state_name
         if (not types or kind in types) and (not states or state.lower() in states):
             listed.append(
@@ -34,5 +39,4 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
                     group_type=kind,
                 )
             )
-        await give_way()
     return ListGroupsResponse(throttle_time=ZERO, error_code=code, groups=tuple(listed))

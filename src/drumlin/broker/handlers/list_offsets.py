@@ -7,15 +7,17 @@
     -1146246477 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
 
 There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
-A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
+A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka. Who may not pass for
+a replica is answered like a consumer, with offsets up to the high watermark; Kafka believes all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.replication.partition import Partition
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -67,18 +69,23 @@ _NOTHING: Final = _Found()
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
+    denied: set[str] = set()
     is_known = True
     for topic in request.topics:
         of_topic = asked.setdefault(topic.name, {}) if topic.partitions else {}
+        may = context.may(Operation.DESCRIBE, Kind.TOPIC, topic.name)
+        if not may:
+            denied.add(topic.name)
         for first in range(0, max(1, len(topic.partitions)), _AT_ONCE):
             for part in topic.partitions[first : first + _AT_ONCE]:
                 index = part.partition_index
                 of_topic[index] = None if index in of_topic else part
                 is_known = is_known and part.timestamp in _KNOWN
-                if part.timestamp == EXACT_FROM:
+                if may and part.timestamp == EXACT_FROM:
                     _settle(context, topic.name, index)
             await give_way()
-    work = _respond(context, request, asked)
+    is_follower = request.replica_id >= 0 and context.may_cluster(Operation.CLUSTER_ACTION)
+    work = _respond(context, request.isolation_level, asked, denied, is_follower=is_follower)
     if is_known:
         return await work
     # Searching by time reads the log and changes nothing, so it may run in a thread.
@@ -93,20 +100,24 @@ def _settle(context: RequestContext, topic: str, index: int) -> None:
 
 
 async def _respond(
-    context: RequestContext, request: ListOffsetsRequest, asked: _Asked
+    context: RequestContext,
+    isolation_level: int,
+    asked: _Asked,
+    denied: Container[str],
+    *,
+    is_follower: bool,
 ) -> ListOffsetsResponse:
     topics = []
     for name, parts in asked.items():
+        is_denied = name in denied
         answers = []
         for index, part in parts.items():
             code, found = ErrorCode.invalid_request, _NOTHING
-            if part is not None:
+            if is_denied:
+                code = ErrorCode.topic_authorization_failed
+            elif part is not None:
                 code, found = _look_up(
-                    context,
-                    name,
-                    part,
-                    request.isolation_level,
-                    is_follower=request.replica_id >= 0,
+                    context, name, part, isolation_level, is_follower=is_follower
                 )
             answers.append(
                 ListOffsetsPartitionResponse(

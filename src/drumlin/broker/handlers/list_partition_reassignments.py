@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
@@ -23,6 +24,7 @@ from drumlin.wire.protocol.list_partition_reassignments import (
 async def handle(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    context.require_cluster(Operation.DESCRIBE)
     topics = context.broker.metadata.image.topics
     told: list[OngoingTopicReassignment] = []
     if request.topics is None:

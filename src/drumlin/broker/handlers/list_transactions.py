@@ -2,7 +2,7 @@
 
 Version 1 added a filter by duration, version 2 one by transactional id (a regular expression in
 RE2's syntax that the whole id must match). Unknown states in the request's filter are listed in the
-answer.
+answer; ids that the client may not see are not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Container
 from typing import Any, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
 from drumlin.coordination.transactions.list_filter import ListFilter
 from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
@@ -50,7 +51,7 @@ async def handle(
         now_ms = context.broker.clock.wall_ms()
         for transaction in context.broker.transactions.transactions():
             name = transaction.transactional_id
-            if wanted.includes(transaction, now_ms):
+            if wanted.includes(transaction, now_ms) and _may_see(context, name):
                 if compiled is not None and takes_long(compiled, name):
                     left.append(transaction)
                 elif compiled is None or matches(compiled, name):
@@ -79,9 +80,15 @@ async def _match_and_respond(
         for transaction in left:
             if time.monotonic() > ends_at:
                 return _respond(ErrorCode.invalid_regular_expression, unknown, [])
-            if await broker.threads.computing(matches, compiled, transaction.transactional_id):
+            name = transaction.transactional_id
+            matched = await broker.threads.computing(matches, compiled, name)
+            if matched and _may_see(context, name):
                 found.append(_told(transaction))
     return _respond(ErrorCode.none, unknown, found)
+
+
+def _may_see(context: RequestContext, transactional_id: str) -> bool:
+    return context.may(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, transactional_id)
 
 
 def _told(transaction: Transaction) -> ToldTransaction:

@@ -4,6 +4,8 @@
 - A topic that does not exist is created where client and broker allow it. As with Apache Kafka,
   that request is still answered with UNKNOWN_TOPIC_OR_PARTITION.
 - Each topic is answered once, however often it is named.
+- Without the right to describe it, a topic is left out of all topics, and refused whether it exists
+  or not where it is named. Brokers are told to everybody.
 
 Version notes: 4 lets the client forbid creation; 7 adds leader epochs; 8 adds authorized
 operations (those of the cluster up to 10 only; later DescribeCluster has them); 10 adds topic
@@ -15,18 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.parts.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
-    visible_brokers,
-)
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, visible_brokers
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.several_apis.creation_right import may_create
+from drumlin.broker.topics.topic_pieces import with_operations
 from drumlin.broker.topics.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
@@ -42,7 +42,6 @@ from drumlin.wire.protocol.metadata import (
 )
 from drumlin.wire.schema.parts import EncodedItems
 
-Key = TypeVar("Key", str, UUID)
 _log = logging.getLogger(__name__)
 
 _BY_ID_FROM_VERSION: Final = 12
@@ -53,23 +52,40 @@ _CREATED_AT_A_TIME: Final = 50
 class _Plan:
     """The topics of the answer: existing ones, and entries that are only errors."""
 
-    topics: Sequence[TopicState] = ()
-    unknown_ids: Sequence[UUID] = ()
-    missing: Sequence[str] = ()
+    topics: list[TopicState] = field(default_factory=list)
+    unknown_ids: list[UUID] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    #: Those that may not be created, and those that may not be seen.
+    not_creatable: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    hidden_ids: list[UUID] = field(default_factory=list)
     refusal: ErrorCode | None = None
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (context.version == 0 and not wanted):
-        topics = list(context.broker.metadata.image.topics.values())
-        return await _respond(context, request, _Plan(topics))
+        return await _respond(context, request, await _all(context))
     plan = await _plan(context, wanted)
     if plan.refusal is not None:
         return await _refuse(wanted, plan.refusal)
-    if plan.missing and _may_create(context, request):
+    if plan.missing and _creates(context, request):
+        await _sort_out(context, plan)
         await _create(context, plan.missing)
     return await _respond(context, request, plan)
+
+
+async def _all(context: RequestContext) -> _Plan:
+    topics = list(context.broker.metadata.image.topics.values())
+    may = context.topic_right(Operation.DESCRIBE)
+    if may is None:
+        return _Plan(topics)
+    plan = _Plan()
+    for topic in topics:
+        if may(topic.name):
+            plan.topics.append(topic)
+        await give_way()
+    return plan
 
 
 async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> _Plan:
@@ -87,28 +103,45 @@ async def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic])
     refusal = _refusal(context.version, has_id=bool(ids), is_nameless=is_nameless)
     if refusal is not None:
         return _Plan(refusal=refusal)
-    image = context.broker.metadata.image
-    if ids:
-        topics, unknown_ids = await _look_up(ids, image.topics_by_id)
-        return _Plan(topics, unknown_ids=unknown_ids)
-    topics, missing = await _look_up(names, image.topics)
-    return _Plan(topics, missing=missing)
+    return await _by_id(context, ids) if ids else await _by_name(context, names)
 
 
-async def _look_up(
-    keys: Iterable[Key], known: Mapping[Key, TopicState]
-) -> tuple[list[TopicState], list[Key]]:
-    """The existing topics, and the names or ids of missing ones."""
-    topics: list[TopicState] = []
-    missing: list[Key] = []
-    for key in keys:
-        topic = known.get(key)
-        if topic is None:
-            missing.append(key)
+async def _by_id(context: RequestContext, ids: Iterable[UUID]) -> _Plan:
+    known, may = context.broker.metadata.image.topics_by_id, context.topic_right(Operation.DESCRIBE)
+    plan = _Plan()
+    for topic_id in ids:
+        topic = known.get(topic_id)
+        if topic is None:  # ids are no secret
+            plan.unknown_ids.append(topic_id)
+        elif may is not None and not may(topic.name):
+            plan.hidden_ids.append(topic_id)
         else:
-            topics.append(topic)
+            plan.topics.append(topic)
         await give_way()
-    return topics, missing
+    return plan
+
+
+async def _by_name(context: RequestContext, names: Iterable[str]) -> _Plan:
+    known, may = context.broker.metadata.image.topics, context.topic_right(Operation.DESCRIBE)
+    plan = _Plan()
+    for name in names:
+        if may is not None and not may(name):
+            plan.hidden.append(name)
+        elif (topic := known.get(name)) is None:
+            plan.missing.append(name)
+        else:
+            plan.topics.append(topic)
+        await give_way()
+    return plan
+
+
+async def _sort_out(context: RequestContext, plan: _Plan) -> None:
+    """Take out the missing topics that the principal may not create."""
+    missing, plan.missing = plan.missing, []
+    for name in missing:
+        may = may_create(context, name)
+        (plan.missing if may else plan.not_creatable).append(name)
+        await give_way()
 
 
 def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | None:
@@ -142,14 +175,19 @@ async def _refuse(wanted: Sequence[MetadataRequestTopic], code: ErrorCode) -> Me
     )
 
 
-def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
+def _creates(context: RequestContext, request: MetadataRequest) -> bool:
+    """Whether missing topics are to be created."""
     return request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
 
 
 async def _create(context: RequestContext, missing: Sequence[str]) -> None:
     wanted = missing[:PARTITIONS_PER_REQUEST_MAX]
     for first in range(0, len(wanted), _CREATED_AT_A_TIME):
-        names = filter(_is_valid, wanted[first : first + _CREATED_AT_A_TIME])
+        names = [
+            name
+            for name in wanted[first : first + _CREATED_AT_A_TIME]
+            if _is_valid(name) and may_create(context, name)
+        ]
         outcomes = await asyncio.gather(
             *(create_automatically(context.broker, name) for name in names), return_exceptions=True
         )
@@ -172,8 +210,8 @@ async def _respond(
     context: RequestContext, request: MetadataRequest, plan: _Plan
 ) -> MetadataResponse:
     version, image = context.version, context.broker.metadata.image
-    with_operations = request.include_topic_authorized_operations
-    variant = context.broker.topic_pieces.variant(version, with_operations=with_operations)
+    tells_operations = request.include_topic_authorized_operations
+    variant = context.broker.topic_pieces.variant(version)
     pieces = []
     for topic_id in plan.unknown_ids:
         pieces.append(_error(version, ErrorCode.unknown_topic_id, None, topic_id))
@@ -182,14 +220,21 @@ async def _respond(
         piece = variant.ready(topic)
         if piece is None:
             piece = await variant.encode(topic)
+        if tells_operations:
+            operations = context.operations(Kind.TOPIC, topic.name)
+            piece = with_operations(version, piece, operations)
         pieces.append(piece)
         await give_way()
     for name in plan.missing:
         code = ErrorCode.unknown_topic_or_partition
         if not _is_valid(name):
             code = ErrorCode.invalid_topic_exception
-        pieces.append(_error(version, code, name, None, with_operations=with_operations))
+        operations = OPERATIONS_NOT_ASKED
+        if tells_operations:
+            operations = context.operations(Kind.TOPIC, name)
+        pieces.append(_error(version, code, name, None, operations))
         await give_way()
+    pieces += await _denials(version, plan)
     return MetadataResponse(
         throttle_time=ZERO,
         brokers=tuple(
@@ -205,7 +250,7 @@ async def _respond(
         controller_id=image.controller_id,
         topics=EncodedItems(pieces),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
+            context.cluster_operations()
             if request.include_cluster_authorized_operations
             else OPERATIONS_NOT_ASKED
         ),
@@ -213,21 +258,36 @@ async def _respond(
     )
 
 
+async def _denials(version: int, plan: _Plan) -> list[bytes]:
+    code, pieces = ErrorCode.topic_authorization_failed, []
+    for name in plan.not_creatable:
+        pieces.append(_error(version, code, name, None))
+        await give_way()
+    for topic_id in plan.hidden_ids:
+        pieces.append(_error(version, code, None, topic_id))
+        await give_way()
+    for name in plan.hidden:
+        pieces.append(_error(version, code, name, None, is_internal=False))
+        await give_way()
+    return pieces
+
+
 def _error(
     version: int,
     code: ErrorCode,
     name: str | None,
     topic_id: UUID | None,
+    operations: int = OPERATIONS_NOT_ASKED,
     *,
-    with_operations: bool = False,
+    is_internal: bool | None = None,
 ) -> bytes:
     """The encoded answer for a topic that has only an error."""
     topic = MetadataResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=name in INTERNAL_TOPICS if is_internal is None else is_internal,
         partitions=(),
-        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED,
+        topic_authorized_operations=operations,
     )
     return encoded("metadata", version, topic)

@@ -22,6 +22,7 @@ from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.several_apis.committable_offsets import (
     SortedOut,
     Unread,
+    allowed,
     few_at_a_time,
     sort_out,
 )
@@ -51,7 +52,7 @@ async def _commit(
     context: RequestContext, request: Unread, version: int
 ) -> EncodedBody | Later[EncodedBody]:
     asked = await read_commit_request(version, *request)
-    find = partial(_find_topic, context.broker)
+    find = allowed(context, asked.group_id, partial(_find_topic, context.broker))
     sorted_out = await sort_out(asked.topics, find, by_id=version >= _TOPIC_IDS_FROM)
     codes: Iterable[ErrorCode] = ()
     if sorted_out.accepted:

@@ -1,8 +1,8 @@
 """OffsetDelete (key 47), version 0: delete committed offsets of a group (KIP-496).
 
-As in Apache Kafka: partitions that do not exist are answered first; a topic that is named twice
-is answered twice, unless something does not exist: then each topic's answers are merged. If the
-group refuses, its error is the whole answer.
+As in Apache Kafka: partitions that do not exist, or may not be read, are answered first; a topic
+that is named twice is answered twice, unless one is refused so: then each topic's answers are
+merged. If the group refuses, its error is the whole answer.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -30,8 +32,9 @@ _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    unknown, known = await _sort(context, request.topics)
     try:
+        context.require(Operation.DELETE, Kind.GROUP, request.group_id)
+        unknown, known = await _sort(context, request.topics)
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
         codes = await (await deleting)
     except KafkaError as error:
@@ -42,19 +45,21 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 async def _sort(
     context: RequestContext, topics: Iterable[OffsetDeleteRequestTopic]
 ) -> tuple[_Unknown, _Codes]:
-    """The missing partitions and the existing ones, each once."""
+    """The refused partitions, which are missing or may not be read, and the others, each once."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
     known: _Codes = {}
     for topic in topics:
         await give_way()
-        state = image.topics.get(topic.name)
+        state, code = image.topics.get(topic.name), ErrorCode.unknown_topic_or_partition
+        if not context.may(Operation.READ, Kind.TOPIC, topic.name):
+            state, code = None, DENIED[Kind.TOPIC]
         if state is None:  # the topic is answered even if the request names no partition of it
             unknown.append((topic.name, None))
         for part in topic.partitions:
             index = part.partition_index
             if state is None or state.partition(index) is None:
-                unknown.append((topic.name, (index, ErrorCode.unknown_topic_or_partition)))
+                unknown.append((topic.name, (index, code)))
             else:
                 known[topic.name, index] = ErrorCode.none
             await give_way()

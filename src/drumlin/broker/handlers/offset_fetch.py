@@ -5,6 +5,7 @@
 - From version 9 a member of a consumer group gives its epoch, and is refused if that is stale.
 - From version 8 a request may name several groups (KIP-709); from 10 topics are named by id
   (KIP-848), and those with an unknown id are answered last.
+- Topics that the client may not see are answered last, or not at all if it asks for all of them.
 - A group that is named twice with the same topics is answered once.
 - With `require_stable` (7+, KIP-447) a partition is UNSTABLE_OFFSET_COMMIT while a transaction
   is open that may change its committed offset.
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
@@ -42,7 +45,8 @@ _TOPIC_IDS: Final = 10
 _NO_EPOCH: Final = -1
 _AT_ONCE: Final = 1000
 
-Asked = Sequence[tuple[str, Sequence[int]]] | None
+_Named = Sequence[tuple[str, Sequence[int]]]
+Asked = _Named | None
 
 
 class _Topic:
@@ -125,8 +129,12 @@ async def _committed(
     Raises:
         KafkaError: the group is not available, or refuses.
     """
+    context.require(Operation.DESCRIBE, Kind.GROUP, group.group_id)
     if refusal is not None:
         raise refusal
+    denied: list[_Topic] = []
+    if asked is not None and context.broker.authorizer is not None:
+        asked, denied = await _by_rights(context, asked)
     found: list[_Topic] = []
     for piece in context.broker.groups.committed_offsets(
         group.group_id,
@@ -140,7 +148,31 @@ async def _committed(
         packed = pack_partitions(context.version, *piece[2:])
         found[-1].add(packed, len(piece.partitions))
         await give_way()
-    return found
+    if asked is None and context.broker.authorizer is not None:
+        found = await _seen(context, found)
+    return [*found, *denied]
+
+
+async def _by_rights(context: RequestContext, asked: _Named) -> tuple[_Named, list[_Topic]]:
+    """The topics that the client may see, and the answers for the others."""
+    seen: list[tuple[str, Sequence[int]]] = []
+    denied: list[_Topic] = []
+    for name, partitions in asked:
+        if context.may(Operation.DESCRIBE, Kind.TOPIC, name):
+            seen.append((name, partitions))
+        else:
+            denied.append(await _failed(context.version, name, partitions, DENIED[Kind.TOPIC]))
+        await give_way()
+    return seen, denied
+
+
+async def _seen(context: RequestContext, topics: list[_Topic]) -> list[_Topic]:
+    seen = []
+    for each in topics:
+        if context.may(Operation.DESCRIBE, Kind.TOPIC, each.name):
+            seen.append(each)
+        await give_way()
+    return seen
 
 
 async def _one_group(
@@ -245,21 +277,22 @@ async def _told(fetched: list[_Topic], tell: Callable[[_Topic], Told]) -> tuple[
     return settled(tuple(topics))
 
 
-async def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> EncodedItems:
-    packed = []
+async def _failed(version: int, name: str, partitions: Sequence[int], code: ErrorCode) -> _Topic:
+    topic = _Topic(name)
     for first in range(0, len(partitions), _AT_ONCE):
         some = partitions[first : first + _AT_ONCE]
         count = len(some)
-        packed.append(pack_partitions(version, some, [NO_OFFSET] * count, None, [code] * count))
+        packed = pack_partitions(version, some, [NO_OFFSET] * count, None, [code] * count)
+        topic.add(packed, count)
         await give_way()
-    return EncodedItems(packed, len(partitions))
+    return topic
 
 
 async def _unknown_topic(
     version: int, topic: OffsetFetchRequestTopics
 ) -> OffsetFetchResponseTopics:
-    partitions = await _failed(version, topic.partition_indexes, ErrorCode.unknown_topic_id)
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
+    failed = await _failed(version, "", topic.partition_indexes, ErrorCode.unknown_topic_id)
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=failed.partitions())
 
 
 async def _failed_topics(
@@ -267,7 +300,7 @@ async def _failed_topics(
 ) -> tuple[OffsetFetchResponseTopic, ...]:
     topics = []
     for topic in request.topics or ():
-        partitions = await _failed(version, topic.partition_indexes, code)
-        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        failed = await _failed(version, topic.name, topic.partition_indexes, code)
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=failed.partitions()))
         await give_way()
     return tuple(topics)

@@ -7,6 +7,7 @@ records may differ. (-1, -1) means that this broker does not know the epoch.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -23,10 +24,12 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     topics = []
+    may_all = context.may_cluster(Operation.CLUSTER_ACTION)
     for topic in request.topics:
         partitions = []
+        may = may_all or context.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)
         for wanted in topic.partitions:
-            partitions.append(_answer(context, topic.topic, wanted))
+            partitions.append(_answer(context, topic.topic, wanted) if may else _denied(wanted))
             await give_way()
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
         await give_way()
@@ -49,4 +52,10 @@ def _answer(
         partition=wanted.partition,
         leader_epoch=epoch,
         end_offset=end_offset,
+    )
+
+
+def _denied(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(
+        error_code=ErrorCode.topic_authorization_failed, partition=wanted.partition
     )

@@ -51,5 +51,5 @@ async def handle(
             state_batches=tuple(batches),
         )
 
-    results = await answer_partitions(request, read, _refused, ReadStateResult)
+    results = await answer_partitions(context, request, read, _refused, ReadStateResult)
     return ReadShareGroupStateResponse(results=results)

@@ -41,5 +41,5 @@ async def handle(
             delivery_complete_count=state.delivery_complete_count,
         )
 
-    results = await answer_partitions(request, read, _refused, ReadStateSummaryResult)
+    results = await answer_partitions(context, request, read, _refused, ReadStateSummaryResult)
     return ReadShareGroupStateSummaryResponse(results=results)

@@ -20,6 +20,7 @@ from drumlin.broker.share_fetch.acknowledgements import (
     begin_to_acknowledge,
 )
 from drumlin.broker.share_fetch.answers import by_topic, current_leader
+from drumlin.broker.share_fetch.readable import denying
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_partitions.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from drumlin.turns import forget, give_way
@@ -41,19 +42,20 @@ async def handle(
     context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
     shares = context.broker.shares
-    member = member_of(request)
-    epoch = request.share_session_epoch
+    member = member_of(context, request)
+    epoch, owner = request.share_session_epoch, context.session.owner
     said = await acknowledgements(request.topics)
     if epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.invalid_share_session_epoch)
     if epoch == FINAL_EPOCH:
-        session = shares.sessions.get(member)
+        session = shares.sessions.get(member, owner)
     else:
-        session = await shares.sessions.go_on(member, epoch)
+        session = await shares.sessions.go_on(member, owner, epoch)
     begun = await begin_to_acknowledge(
         shares,
         member,
         said,
+        denying(context, member.group_id),
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=request.is_renew_ack,
     )

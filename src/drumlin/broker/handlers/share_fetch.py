@@ -27,12 +27,14 @@ from drumlin.broker.share_fetch.acknowledgements import (
 )
 from drumlin.broker.share_fetch.answers import by_topic, current_leader
 from drumlin.broker.share_fetch.fetch import ShareFetch
+from drumlin.broker.share_fetch.readable import denying
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_partitions.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     Member,
     SessionPartition,
+    ShareSession,
 )
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
 from drumlin.turns import forget, give_way
@@ -54,7 +56,8 @@ _RENEW_FROM: Final = 2
 async def handle(
     context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse | Later[ShareFetchResponse]:
-    member = member_of(request)
+    member = member_of(context, request)
+    denies = denying(context, member.group_id)
     if request.is_renew_ack and (
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait
     ):
@@ -64,7 +67,7 @@ async def handle(
     named = await _named(request.topics, lambda each: each.partition_index)
     forgotten = await _named(request.forgotten_topics_data, lambda each: each)
     try:
-        partitions = await _continue_session(
+        session, partitions = await _continue_session(
             context, request, member, named, forgotten, acknowledges=bool(said)
         )
     except KafkaError as error:
@@ -75,12 +78,14 @@ async def handle(
         context.broker.shares,
         member,
         said,
+        denies,
         knows_renew=context.version >= _RENEW_FROM,
         says_renew=request.is_renew_ack,
     )
     fetch = ShareFetch(
         context.broker,
-        member,
+        session,
+        denies,
         [] if request.is_renew_ack else partitions,
         Limits(request.max_records, max(request.batch_size, 1), mode),
         min_bytes=request.min_bytes,
@@ -120,20 +125,22 @@ async def _continue_session(
     forgotten: Collection[SessionPartition],
     *,
     acknowledges: bool,
-) -> list[SessionPartition]:
-    """The partitions that the session fetches; none if the request ends it."""
+) -> tuple[ShareSession, list[SessionPartition]]:
+    """The session, and the partitions to fetch; none if the request ends it."""
     shares, epoch = context.broker.shares, request.share_session_epoch
+    owner = context.session.owner
     if epoch == FINAL_EPOCH:
-        shares.sessions.get(member)
-        return []
+        return shares.sessions.get(member, owner), []
     if epoch == INITIAL_EPOCH:
         limit = context.broker.config.group_share_max_share_sessions
         number = id(context.connection)
-        session = shares.sessions.open(member, named, number, limit, acknowledges=acknowledges)
+        session = shares.sessions.open(
+            member, owner, named, number, limit, acknowledges=acknowledges
+        )
         shares.watch(context.connection)
     else:
-        session = await shares.sessions.go_on(member, epoch, named, forgotten)
-    return session.in_turn(epoch)
+        session = await shares.sessions.go_on(member, owner, epoch, named, forgotten)
+    return session, session.in_turn(epoch)
 
 
 async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: float) -> NoReturn:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
+from drumlin.broker.several_apis.group_rights import check_described, require_group
 from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import each_once
 from drumlin.turns import give_way
@@ -26,15 +29,17 @@ _ASSIGNOR: Final = "simple"
 async def handle(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    operations = authorized_operations(request)
     groups = await each_once(
-        request.group_ids, lambda group_id: _describe(context, group_id, operations)
+        request.group_ids, lambda group_id: _describe(context, request, group_id)
     )
     return ShareGroupDescribeResponse(throttle_time=ZERO, groups=tuple(groups))
 
 
-async def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
+async def _describe(
+    context: RequestContext, request: ShareGroupDescribeRequest, group_id: str
+) -> DescribedGroup:
     try:
+        require_group(context, Operation.DESCRIBE, group_id)
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
         if error.code is ErrorCode.not_coordinator:  # the only code with a message in Apache Kafka
@@ -46,6 +51,10 @@ async def _describe(context: RequestContext, group_id: str, operations: int) -> 
     for each in described:
         members.append(_member(context, each))
         await give_way()
+    try:
+        await check_described(context, _topics_of(members))
+    except KafkaError as error:
+        return refused_group(DescribedGroup, group_id, error)
     return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,
@@ -55,8 +64,14 @@ async def _describe(context: RequestContext, group_id: str, operations: int) -> 
         assignment_epoch=assignment_epoch,
         assignor_name=_ASSIGNOR,
         members=tuple(members),
-        authorized_operations=operations,
+        authorized_operations=authorized_operations(context, request, group_id),
     )
+
+
+def _topics_of(members: Iterable[Member]) -> Iterator[str]:
+    for member in members:
+        for each in member.assignment.topic_partitions:
+            yield each.topic_name
 
 
 def _member(context: RequestContext, member: DescribedMember) -> Member:

@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
+from drumlin.broker.several_apis.group_rights import check_subscribed, require_group
 from drumlin.coordination.groups.every_kind.subscription_limit import check_named
 from drumlin.coordination.groups.share.messages import (
     JOIN_EPOCH,
@@ -35,7 +37,9 @@ async def handle(
 ) -> ShareGroupHeartbeatResponse:
     topics = request.subscribed_topic_names
     try:
+        require_group(context, Operation.READ, request.group_id)
         _check(request)
+        await check_subscribed(context, topics)
         heartbeat = ShareHeartbeat(
             request.member_id,
             request.member_epoch,

@@ -12,6 +12,8 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later, waiting
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequest
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -19,11 +21,14 @@ from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _PROTOCOL_IS_MANDATORY: Final = 5
+_DENIED: Final = SyncAnswer(DENIED[Kind.GROUP])
 
 
 async def handle(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
+    if not context.may(Operation.READ, Kind.GROUP, request.group_id):
+        return _response(_DENIED)
     protocol = request.protocol_type, request.protocol_name
     if context.version >= _PROTOCOL_IS_MANDATORY and None in protocol:
         return _response(SyncAnswer(ErrorCode.inconsistent_group_protocol))
@@ -39,11 +44,16 @@ async def handle(
         answer = context.broker.groups.sync(request.group_id, sync)
     except KafkaError as error:
         return _response(SyncAnswer(error.code))
-    return waiting(_respond(answer))
+    return waiting(_respond(context, request.group_id, answer))
 
 
-async def _respond(answer: Pending[SyncAnswer]) -> SyncGroupResponse:
-    return _response(await answer)
+async def _respond(
+    context: RequestContext, group_id: str, waiting_for: Pending[SyncAnswer]
+) -> SyncGroupResponse:
+    answer = await waiting_for
+    # The leader may take minutes, and rights may be gone then.
+    is_allowed = context.may(Operation.READ, Kind.GROUP, group_id)
+    return _response(answer if is_allowed else _DENIED)
 
 
 def _response(answer: SyncAnswer) -> SyncGroupResponse:

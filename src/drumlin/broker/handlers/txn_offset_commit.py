@@ -4,7 +4,8 @@
   `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when the offsets are in the log.
 - The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
   produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
-- Partitions that do not exist are answered separately, whether or not the others succeed.
+- Partitions that do not exist, or may not be read, are answered separately, whether or not the
+  others succeed.
 
 Version notes: 2 adds leader epochs (KIP-320), 3 adds the member (KIP-447), 4 adds
 TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).
@@ -20,10 +21,15 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.producing.transaction_checks import ask_coordinator, not_confirmed
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.broker.several_apis.committable_offsets import (
+    Find,
     SortedOut,
     Unread,
+    allowed,
     few_at_a_time,
+    nothing,
     sort_out,
 )
 from drumlin.coordination.groups.offsets.commit import Commit
@@ -64,31 +70,47 @@ async def handle(context: RequestContext, request: Unread) -> EncodedBody:
 
 async def _work(context: RequestContext, request: Unread, version: int) -> EncodedBody:
     asked = await read_txn_commit_request(version, *request)
-    sorted_out = await sort_out(asked.commit.topics, partial(_find_topic, context.broker))
+    sorted_out = await sort_out(asked.commit.topics, _find(context, asked))
+    codes: list[ErrorCode] | ErrorCode = []
     if sorted_out.accepted:
-        answer = await _commit(context, asked, sorted_out)
-    else:
-        answer = await _answer(version, asked, sorted_out, [])
+        sorted_out, codes = await _commit(context, asked, sorted_out)
+    answer = await _answer(version, asked, sorted_out, codes)
     await forget(asked.commit.topics, *sorted_out.collections)
     return answer
 
 
 async def _commit(
     context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
-) -> EncodedBody:
-    groups = context.broker.groups
+) -> tuple[SortedOut, list[ErrorCode] | ErrorCode]:
+    """What was committed, and a code for each offset, or a single one for all."""
+    broker, rights = context.broker, _rights(context)
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    commit = Commit(*asked.commit[:-1], sorted_out.accepted, producer=producer)
     try:
         verification = await _verify(context, asked)
-        written = await groups.commit_in_transaction(commit, verification)
-        codes: list[ErrorCode] | ErrorCode = await written
+        if _rights(context) != rights:
+            sorted_out = await sort_out(asked.commit.topics, _find(context, asked))
+            if not sorted_out.accepted:
+                return sorted_out, []
+        commit = Commit(*asked.commit[:-1], sorted_out.accepted, producer=producer)
+        written = await broker.groups.commit_in_transaction(commit, verification)
+        return sorted_out, await written
     except KafkaError as error:
         code = _TOLD.get(error.code, error.code)
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
-        codes = code
-    return await _answer(context.version, asked, sorted_out, codes)
+        return sorted_out, code
+
+
+def _rights(context: RequestContext) -> int | None:
+    """What changes with every change of rights."""
+    authorizer = context.broker.authorizer
+    return None if authorizer is None else authorizer.version
+
+
+def _find(context: RequestContext, asked: TxnCommitRequest) -> Find:
+    if not context.may(Operation.WRITE, Kind.TRANSACTIONAL_ID, asked.transactional_id):
+        return nothing(DENIED[Kind.TRANSACTIONAL_ID])
+    return allowed(context, asked.commit.group_id, partial(_find_topic, context.broker))
 
 
 def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, ErrorCode]:
@@ -139,12 +161,15 @@ async def _answer(
     `codes`: one for each accepted offset, or a single one for all.
     """
     results: dict[str | UUID | None, dict[int, ErrorCode]] = {}
-    refused = sorted_out.refused or ()
+    refused = sorted_out.refused or {}
     for topic in asked.commit.topics:
         await give_way()
         if topic.partitions or topic.topic in refused:
             found = results.setdefault(topic.topic, {})
-            found.update(dict.fromkeys(topic.partitions, ErrorCode.unknown_topic_or_partition))
+            found.update(dict.fromkeys(topic.partitions, ErrorCode.none))
+    for key, (partitions, refusals) in refused.items():
+        results[key].update(zip(partitions, refusals, strict=True))
+        await give_way()
     taken = iter(codes) if isinstance(codes, list) else repeat(codes)
     for offsets in sorted_out.accepted:
         results[offsets.topic].update(zip(offsets.partitions, taken, strict=False))

@@ -7,6 +7,7 @@ AlterPartitionReassignments; its configuration stays, as in Apache Kafka.
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.unregister_broker import (
@@ -20,6 +21,7 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     code, message = ErrorCode.none, None
     try:
+        context.require_cluster(Operation.ALTER)
         await context.broker.metadata.unregister_broker(request.broker_id)
     except KafkaError as error:
         code, message = error.code, error.message

@@ -13,6 +13,7 @@ from typing import Final
 
 from drumlin.broker.apis.features import check_update
 from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Operation
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -28,6 +29,7 @@ _RESULTS_UP_TO: Final = 1
 
 
 async def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    context.require_cluster(Operation.ALTER)
     code, message = ErrorCode.none, None
     for each in request.feature_updates:
         try:

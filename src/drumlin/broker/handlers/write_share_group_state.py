@@ -43,7 +43,7 @@ async def handle(
         await share_state.write(request.group_id, topic_id, wanted.partition, state)
         return PartitionResult(partition=wanted.partition, error_code=ErrorCode.none)
 
-    results = await answer_partitions(request, write, PartitionResult, WriteStateResult)
+    results = await answer_partitions(context, request, write, PartitionResult, WriteStateResult)
     return WriteShareGroupStateResponse(results=results)
 
 

@@ -4,8 +4,9 @@ It is sent by transaction coordinators of other brokers, and by administrators t
 that its coordinator does not know (kafka-transactions.sh abort).
 
 - Each partition has its own code. A producer that occurs several times in the request is answered
-  once, a producer without partitions not at all.
+  once, a producer without partitions only if all is denied.
 - A producer's second marker in a request is written after the first one.
+- Whoever may change the cluster, or is one of its brokers, may write markers.
 - A coordinator epoch that is impossibly high is not trusted (`hosting/markers.py`).
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).
@@ -21,6 +22,8 @@ from typing import Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.hosting.markers import write_markers
 from drumlin.broker.loop.garbage import settled
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.distinct import counted
 from drumlin.metadata.rules.claims import may_coordinate
@@ -52,12 +55,14 @@ async def handle(
     while first < len(request.markers):
         together = _of_different_producers(request.markers[first : first + _MARKERS_TOGETHER])
         first += len(together)
+        is_allowed = any(map(context.may_cluster, (Operation.ALTER, Operation.CLUSTER_ACTION)))
+        write = _write if is_allowed else _refuse
         # Side by side, as each waits for replicas.
-        written = await asyncio.gather(*(_write(context, each) for each in together))
+        written = await asyncio.gather(*(write(context, each) for each in together))
         for marker, codes in zip(together, written, strict=True):
             if marker.producer_id in by_producer:
                 await _add(codes, by_producer[marker.producer_id])
-            elif codes:
+            elif codes or not is_allowed:
                 by_producer[marker.producer_id] = codes
     return await _respond(by_producer)
 
@@ -72,14 +77,20 @@ def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[Writab
     return list(found.values())
 
 
+async def _partitions(marker: WritableTxnMarker) -> dict[TopicPartition, int]:
+    return await counted(
+        (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+    )
+
+
+async def _refuse(_: RequestContext, marker: WritableTxnMarker) -> Codes:
+    return dict.fromkeys(await _partitions(marker), DENIED[Kind.CLUSTER])
+
+
 async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
     codes: Codes = {}
     is_believed = may_coordinate(context.broker.metadata.image, marker.coordinator_epoch)
-    left = iter(
-        await counted(
-            (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
-        )
-    )
+    left = iter(await _partitions(marker))
     while some := list(islice(left, _WRITTEN_TOGETHER)):
         part = Marker(
             marker.producer_id,

@@ -20,9 +20,23 @@ class Channel(Protocol):
 
     peer_host: str
     peer_port: int
+    #: Whether a handshake, if there is one, is over; before that nothing else may be called.
+    is_open: bool
+    #: Whether the last call could not receive because something has to be sent first: wait for
+    #: room, not for bytes.
+    receiving_needs_room: bool
 
     def fileno(self) -> int:
         """The descriptor to wait for."""
+
+    def shake_hands(self) -> None:
+        """Go on with the handshake, until `is_open`."""
+
+    def certificate(self) -> bytes | None:
+        """The certificate that the peer of an open channel has shown, as DER."""
+
+    def keeps_bytes(self) -> bool:
+        """Whether received bytes are kept here: the socket may never become readable for them."""
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
         """Receive into the buffers in turn; returns the number of bytes, 0 at the end of stream."""
@@ -42,15 +56,26 @@ class Channel(Protocol):
 class PlainChannel:
     """A plain socket."""
 
-    __slots__ = ("_fileno", "_socket", "peer_host", "peer_port")
+    __slots__ = ("_fileno", "_socket", "is_open", "peer_host", "peer_port", "receiving_needs_room")
 
     def __init__(self, sock: socket.socket) -> None:
+        self.is_open = True
+        self.receiving_needs_room = False
         self._socket = sock
         self._fileno = sock.fileno()
         self.peer_host, self.peer_port = sock.getpeername()[:2]
 
     def fileno(self) -> int:
         return self._fileno
+
+    def shake_hands(self) -> None:
+        """A plain connection begins with its first request."""
+
+    def certificate(self) -> bytes | None:
+        return None
+
+    def keeps_bytes(self) -> bool:
+        return False
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
         if len(buffers) == 1:

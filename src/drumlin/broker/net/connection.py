@@ -27,7 +27,8 @@ from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, releas
 from drumlin.broker.net.channel import Channel
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
-from drumlin.broker.net.request_sizes import request_bytes_max
+from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
+from drumlin.broker.rights.session import NOBODY, Session
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
@@ -69,6 +70,23 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
+class NotLetIn(Exception):
+    """A peer cannot be let in; the message says why."""
+
+
+class Door(Protocol):
+    """How the connections of one listener get in."""
+
+    listener: str
+
+    def greet(self, connection: Connection, channel: Channel) -> None:
+        """Let the peer of an open channel in, or begin its login.
+
+        Raises:
+            NotLetIn: the peer cannot be let in.
+        """
+
+
 class _Slot:
     """The place of one answer in the order of answers."""
 
@@ -101,17 +119,18 @@ class Connection:
         memory: RequestMemory,
         scratch: bytearray,
         max_frame_bytes: int,
-        listener_name: str,
+        door: Door,
+        on_let_in: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
-        self._router = router
+        self.router = router
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             max_frame_bytes,
             scratch=scratch,
             has_plenty=memory.has_plenty,
-            limit_of=request_bytes_max,
+            limit_of=stranger_bytes_max,
         )
         self._outbox = Outbox(channel)
         self._memory = memory
@@ -121,19 +140,37 @@ class Connection:
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
-        self._on_close = on_close
+        self._on_let_in, self._on_close = on_let_in, on_close
         self._reading = False
         self._writing = False
         self._is_finishing = False
         self._will_go_on = False
         self._will_send = False
+        self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
-        self.listener_name = listener_name
+        #: For whom requests are made; until the peer is let in, for nobody.
+        self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         self._when_closed: list[Callable[[], None]] = []
+        door.greet(self, channel)
         self.resume_reading()
+
+    def let_in(self, session: Session) -> None:
+        """Take requests of any kind, for whom the session says."""
+        self.session = session
+        self._reader.limit_of = request_bytes_max
+        self._on_let_in(self)
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the peer still has to show who it is."""
+        return self.session.principal == NOBODY
+
+    def answer_by(self, router: Dispatcher) -> None:
+        """Let `router` answer from the next request on."""
+        self.router = router
 
     # -- receiving ---------------------------------------------------------------------
 
@@ -144,11 +181,30 @@ class Connection:
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
             self._loop.add_reader(self._channel.fileno(), self._on_readable)
             self._reading = True
+            self._read_kept()
 
     def _pause_reading(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._channel.fileno())
             self._reading = False
+
+    def _read_kept(self) -> None:
+        """Read soon what the channel keeps, as the loop will not tell of it."""
+        if not self._will_read and self._channel.keeps_bytes():
+            self._will_read = True
+            self.router.rounds.add(self._on_kept)
+
+    def _on_kept(self) -> None:
+        self._will_read = False
+        if self._reading:
+            self._on_readable()
+
+    def _await_channel(self) -> None:
+        if self._channel.receiving_needs_room:
+            self._pause_reading()  # or the loop would call for ever
+            self._wait_until_writable(True)
+        else:
+            self.resume_reading()
 
     def _on_readable(self) -> None:
         self.last_active = self._loop.time()
@@ -164,7 +220,7 @@ class Connection:
                 if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
                     break
         except (BlockingIOError, InterruptedError):
-            pass
+            self._await_channel()
         except (MalformedMessage, OSError) as error:
             self.close(error)
             return
@@ -172,6 +228,8 @@ class Connection:
             self._start_requests()
         elif not self._within_budget():
             self._pause_reading()
+        if self._reading:
+            self._read_kept()
 
     def _within_budget(self) -> bool:
         """Report this connection's memory to the budget; False if it must wait for others."""
@@ -214,18 +272,18 @@ class Connection:
         try:
             ends_at = begin_turn(self._loop)
             while self._backlog and self._may_start() and time.monotonic() < ends_at:
-                if not self._router.is_prepared(self._backlog[0], self._prepared):
+                if not self.router.is_prepared(self._backlog[0], self._prepared):
                     self._awaits_preparation = True
                     break
                 frame = self._backlog.popleft()
-                answer = self._router.dispatch(self, frame)
+                answer = self.router.dispatch(self, frame)
                 if isinstance(answer, Later):
                     self._await(answer, frame)
                 elif self._slots:
                     self._answered(self._new_slot(None, frame), answer)
                 elif answer:  # it is ready, and all earlier answers are sent
                     self._outbox.put(answer)
-            self._router.finish_woken()
+            self.router.finish_woken()
             self._send()
             if not self.closed:
                 self._read_on_or_pause()
@@ -245,7 +303,7 @@ class Connection:
             # Nothing else would call this again. Other connections have their turn first, or the
             # outbox was full before sending.
             self._will_go_on = True
-            self._router.rounds.add(self._go_on)
+            self.router.rounds.add(self._go_on)
 
     def _go_on(self) -> None:
         self._will_go_on = False
@@ -317,7 +375,7 @@ class Connection:
             # turn.
             self._will_send = True
             self._wait_until_writable(False)
-            self._router.rounds.add(self._send_in_turn)
+            self.router.rounds.add(self._send_in_turn)
             return
         try:
             drained = self._outbox.flush()
@@ -340,6 +398,7 @@ class Connection:
         self._wait_until_writable(not drained and not self._outbox.awaits_disk)
 
     def _wait_until_writable(self, waits: bool) -> None:
+        waits = waits or self._channel.receiving_needs_room
         if waits and not self._writing:
             self._loop.add_writer(self._channel.fileno(), self._on_writable)
         elif self._writing and not waits:
@@ -353,7 +412,7 @@ class Connection:
         reading shows whether their device has failed.
         """
         try:
-            await self._router.reading(cold.bring)
+            await self.router.reading(cold.bring)
         except KafkaError as error:
             self.close(error)
         finally:
@@ -362,6 +421,11 @@ class Connection:
 
     def _on_writable(self) -> None:
         self.last_active = self._loop.time()
+        if self._channel.receiving_needs_room:
+            self._channel.receiving_needs_room = False
+            self._wait_until_writable(False)
+            self.resume_reading()
+            self._on_readable()
         self._go_on_sending()
 
     def _send_in_turn(self) -> None:
@@ -418,7 +482,7 @@ class Connection:
         self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:
-                self._router.giving_up.add(slot.later)
+                self.router.giving_up.add(slot.later)
             release(slot.parts)
         self._slots.clear()
         self._backlog.clear()

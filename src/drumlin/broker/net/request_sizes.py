@@ -37,6 +37,13 @@ _LARGER: Final = {
 }
 _BY_KEY: Final = {API_KEYS[name]: size for name, size in _LARGER.items()}
 _PRODUCE: Final = API_KEYS["produce"]
+#: `sasl.server.max.receive.size` of Apache Kafka. Tokens need a few thousand bytes.
+_STRANGER_BYTES: Final = 512 * 1024
+
+
+def stranger_bytes_max(_: int) -> int:
+    """The size limit of a frame from a peer that is not let in yet."""
+    return _STRANGER_BYTES
 
 
 def request_bytes_max(api_key: int) -> int | None:

@@ -1,7 +1,6 @@
-"""The cluster as clients of one listener see it: addresses, leaders, and authorized operations.
+"""The cluster as clients of one listener see it: addresses and leaders.
 
-Shared by the APIs that describe the cluster. There is no authorization yet, so every client may do
-everything: the numbers are the bit sets in Apache Kafka's answers without an authorizer.
+Shared by the APIs that describe the cluster.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionSt
 from drumlin.wire.error_codes import ErrorCode
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
-TOPIC_OPERATIONS: Final = 3576
-CLUSTER_OPERATIONS: Final = 8096
 
 
 class Leadership(NamedTuple):

@@ -11,7 +11,13 @@ from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
-from drumlin.metadata.store.changes import Change, PartitionsAdded, TopicCreated, TopicDeleted
+from drumlin.metadata.store.changes import (
+    Change,
+    ConfigsChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 
 
 class ImageTopics:
@@ -56,7 +62,9 @@ def _broker_attribute(key: str) -> str:
 
 def tell_groups(groups: GroupCoordinator, change: Change) -> None:
     """Notify the coordinator of changes that may lead to other assignments."""
-    if isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded):
+    if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.ACL:
+        groups.rights_changed()
+    elif isinstance(change, TopicCreated | TopicDeleted | PartitionsAdded):
         groups.topic_changed(change.topic.name, is_new=isinstance(change, TopicCreated))
 
 

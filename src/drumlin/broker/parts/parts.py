@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.wakeups import Wakeups
     from drumlin.broker.peers.peers import Peers
     from drumlin.broker.peers.transactions import RemoteTransactions
+    from drumlin.broker.rights.authorizer import Authorizer
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
     from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
@@ -39,6 +40,8 @@ class BrokerData(Protocol):
 
     config: BrokerConfig
     clock: Clock
+    #: None: everybody may do everything.
+    authorizer: Authorizer | None
     metadata: MetadataStore
     logs: LogDirectories
     partitions: PartitionRegistry

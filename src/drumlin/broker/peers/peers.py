@@ -23,6 +23,7 @@ from drumlin.peer.connection import Address, BrokerConnection, Request
 from drumlin.peer.link import Link, Open
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
+from drumlin.peer.security.security import Security
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import prepare_to_ask, schema_versions
 
@@ -42,7 +43,11 @@ _LAST_PAUSE_S: Final = 1.0
 class Peers:
     """All connections of one broker to others."""
 
-    def __init__(self, config: BrokerConfig, image: ClusterImage, threads: Threads) -> None:
+    def __init__(
+        self, config: BrokerConfig, image: ClusterImage, threads: Threads, security: Security
+    ) -> None:
+        """`security`: of the connections."""
+        self._security = security
         self._config = config
         self._image = image
         self._threads = threads
@@ -158,6 +163,7 @@ class Peers:
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            security=self._security,
         )
 
 

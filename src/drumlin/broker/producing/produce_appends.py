@@ -24,6 +24,9 @@ from drumlin.broker.producing.produce_verification import (
     header_of,
     is_transactional,
 )
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
+from drumlin.broker.topics.led_topics import led_topics
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.validation.validation import (
     InvalidBatch,
@@ -80,8 +83,12 @@ class ProduceAppends:
         self._context = context
         self._broker = context.broker
         self._request = request
-        version, partitions = context.header.api_version, context.broker.partitions
-        self._led_of = partitions.of_id if version >= TOPIC_IDS_FROM else partitions.of_name
+        version = context.header.api_version
+        self._led_of = led_topics(
+            context.broker,
+            context.topic_right(Operation.WRITE),
+            by_id=version >= TOPIC_IDS_FROM,
+        )
         self._allows_zstd = version >= _ZSTD_FROM
         self._parts: list[Part] = [
             (topic, index, records)
@@ -134,7 +141,7 @@ class ProduceAppends:
             return Refused(ErrorCode.invalid_required_acks)
         if transactional is None:
             return None
-        if request.transactional_id is None:
+        if not self._may_use(request.transactional_id):
             return Refused(ErrorCode.transactional_id_authorization_failed)
         producers = set()
         for topic, index, records in self._parts:
@@ -154,12 +161,19 @@ class ProduceAppends:
         self._verified = await begin(self._broker, self._context.version, transactional)
         return None
 
+    def _may_use(self, transactional_id: str | None) -> bool:
+        return transactional_id is not None and self._context.may(
+            Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id
+        )
+
     async def _verify_and_append(self) -> Parts | LaterParts | None:
         transactional_id, verified = self._request.transactional_id, self._verified
         assert transactional_id is not None
         assert verified is not None
         parts = self._transactional or ()
         await ask(self._broker, self._context.version, transactional_id, parts, verified)
+        if not self._may_use(transactional_id):  # any more
+            return self._refuse_all(Refused(ErrorCode.transactional_id_authorization_failed))
         return await self._append_rest()
 
     # -- appending ---------------------------------------------------------------------
@@ -216,7 +230,9 @@ class ProduceAppends:
                 self._allows_zstd,
             )
             await self._broker.change_overs.over(self._find(part))
-            # The topic may have been deleted and created again meanwhile.
+            # The topic may have been deleted and created again meanwhile, or a right taken.
+            if self._verified is not None and not self._may_use(self._request.transactional_id):
+                raise denied(Kind.TRANSACTIONAL_ID)
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
             acks = self._request.acks
@@ -248,13 +264,15 @@ class ProduceAppends:
         return partition
 
     def _look_for(self, topic: bytes, index: int) -> Partition:
-        """Find a partition that the registry does not have under this name or id; usually raises an
-        error.
+        """Find a partition that was not found as led under this name or id, or that the principal
+        may not write to; usually raises an error.
         """
         broker = self._broker
         if self._context.version < TOPIC_IDS_FROM:
-            return broker.partitions.get(topic.decode(errors="replace"), index)
-        name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+            name = topic.decode(errors="replace")
+        else:
+            name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+        self._context.require(Operation.WRITE, Kind.TOPIC, name)
         return broker.partitions.get(name, index)
 
     def _refuse_missing_batch(self) -> NoReturn:

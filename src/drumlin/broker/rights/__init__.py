@@ -1,1 +1,1 @@
-"""Answers about ACLs, users, tokens and quotas, from a broker without security."""
+"""Who may do what: sessions, ACLs and their authorizer; quotas and tokens, which are refused."""

@@ -1,4 +1,5 @@
-"""The common part of OffsetCommit and TxnOffsetCommit: only existing partitions are committed.
+"""The common part of OffsetCommit and TxnOffsetCommit: only existing partitions are committed, of
+topics that the client may read.
 
 Parsing and handling give way in between, as a request may name very many partitions; most requests
 are done within one turn of the loop.
@@ -12,6 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import Later
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.metadata.image import TopicState
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.commit_request import TopicOffsets, topic_offsets_of
@@ -32,12 +35,15 @@ class Unread(NamedTuple):
     position: int
 
 
+#: Finds a topic by the name or id in a request; if there is none, or it may not be told, the code.
+Find = Callable[[Any], tuple[TopicState | None, ErrorCode]]
+
 #: Partitions, and a code for each, by the name or id that the request gives for the topic.
 Refused = dict[Any, tuple[list[int], list[ErrorCode]]]
 
 
 class SortedOut(NamedTuple):
-    """Offsets in existing partitions, and the partitions that do not exist.
+    """Offsets in existing partitions, and the partitions that do not exist, or may not be read.
 
     accepted: the offsets to commit, in pieces; each begins a topic of the answer, or continues one.
     refused: None if no partition is refused.
@@ -99,9 +105,32 @@ async def _with_refused(refused: Refused, results: list[TopicResult]) -> list[To
     return every
 
 
+def allowed(context: RequestContext, group_id: str, find: Find) -> Find:
+    """`find`, for a client that may not commit to every group, or read every topic."""
+    if context.broker.authorizer is None:
+        return find
+    if not context.may(Operation.READ, Kind.GROUP, group_id):
+        return nothing(DENIED[Kind.GROUP])
+
+    def find_allowed(topic: Any) -> tuple[TopicState | None, ErrorCode]:
+        state, missing = find(topic)
+        name = topic if state is None else state.name
+        # Without the right, whether a topic of that name exists is not told. Ids are no secret.
+        if isinstance(name, str) and not context.may(Operation.READ, Kind.TOPIC, name):
+            return None, DENIED[Kind.TOPIC]
+        return state, missing
+
+    return find_allowed
+
+
+def nothing(code: ErrorCode) -> Find:
+    """Finds no topic, for this reason."""
+    return lambda _: (None, code)
+
+
 async def sort_out(
     topics: Sequence[TopicOffsets],
-    find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
+    find: Find,
     *,
     by_id: bool = False,
 ) -> SortedOut:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from drumlin.broker.context import RequestContext
 from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
+from drumlin.broker.rights.acls import Kind
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -19,17 +21,15 @@ if TYPE_CHECKING:
     Group = TypeVar("Group", DescribedConsumerGroup, DescribedShareGroup)
 
 
-#: A bit for each operation on groups: read 3, delete 6, describe 8, and configurations 10, 11.
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-
-
 def authorized_operations(
+    context: RequestContext,
     request: ConsumerGroupDescribeRequest | DescribeGroupsRequest | ShareGroupDescribeRequest,
+    group_id: str,
 ) -> int:
-    """The client's authorized operations on groups, if requested; every client is authorized for
-    all.
-    """
-    return _GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    """The client's authorized operations on a group, if requested."""
+    if not request.include_authorized_operations:
+        return OPERATIONS_NOT_ASKED
+    return context.operations(Kind.GROUP, group_id)
 
 
 def refused_group(described_group: type[Group], group_id: str, error: KafkaError) -> Group:

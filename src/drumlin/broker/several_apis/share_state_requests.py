@@ -1,5 +1,5 @@
 """The common part of the five share group state APIs: a request for many partitions, and a result
-for each.
+for each. Only brokers may send them.
 
 Owns only the form of request and response; the share coordinator does the work. A request without a
 group or topic, or with a topic without partitions, gets an empty result, as in Apache Kafka.
@@ -12,7 +12,10 @@ from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
+from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.garbage import settled
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import KafkaError
 
@@ -36,6 +39,7 @@ class StateRequest(Protocol):
 
 
 async def answer_partitions(
+    context: RequestContext,
     request: StateRequest,
     ask: Callable[[UUID, Any], Awaitable[Result]],
     refused: Callable[..., Result],
@@ -44,17 +48,21 @@ async def answer_partitions(
     """The results, one for each topic.
 
     Args:
+        context: the request's; without the right of a broker all partitions are refused.
         request: names the partitions.
         ask: returns the result for a topic's id and the request's partition.
         refused: returns the result of a partition for which `ask` raises a `KafkaError`.
         topic_result: returns a topic's result.
     """
-    if not request.group_id or not await _names_partitions(request.topics):
+    is_broker = context.may_cluster(Operation.CLUSTER_ACTION)
+    if is_broker and not (request.group_id and await _names_partitions(request.topics)):
         return ()
 
     async def answer(place: tuple[UUID, Any]) -> Result:
         topic_id, wanted = place
         try:
+            if not is_broker:
+                raise denied(Kind.CLUSTER)
             return await ask(topic_id, wanted)
         except KafkaError as error:
             return refused(

@@ -1,7 +1,7 @@
 """The acknowledgements of one request: applied immediately, and answered once they are written.
 
 An error of one partition does not affect the other partitions. The order of checks is Apache
-Kafka's: topic id, the request itself, the partition, the records.
+Kafka's: topic id, the request itself, the client's right, the partition, the records.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from drumlin.broker.rights.acls import Kind
+from drumlin.broker.rights.denials import denied
+from drumlin.broker.share_fetch.readable import Denies
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
@@ -85,6 +88,7 @@ async def begin_to_acknowledge(
     delivery: ShareDelivery,
     member: Member,
     said: Acknowledgements,
+    denies: Denies,
     *,
     knows_renew: bool,
     says_renew: bool,
@@ -96,6 +100,8 @@ async def begin_to_acknowledge(
         try:
             delivery.check_topic(shared)
             await check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
+            if denies(shared):
+                raise denied(Kind.TOPIC)
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:

@@ -15,9 +15,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from drumlin.broker.context import Services
+from drumlin.broker.rights.acls import Kind
+from drumlin.broker.rights.denials import DENIED
+from drumlin.broker.share_fetch.readable import Denies
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.reads import READ_COMMITTED, ReadBatches, read_batches
-from drumlin.broker.share_partitions.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.sessions import SessionPartition, ShareSession
 from drumlin.coordination.share.delivery.fetched_batches import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import Stay
@@ -56,7 +59,8 @@ class ShareFetch:
     def __init__(
         self,
         broker: Services,
-        member: Member,
+        session: ShareSession,
+        denies: Denies,
         partitions: list[SessionPartition],
         limits: Limits,
         *,
@@ -64,11 +68,18 @@ class ShareFetch:
         max_bytes: int,
         max_wait_s: float,
     ) -> None:
+        """
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND, the session has ended meanwhile.
+        """
+        if not broker.shares.sessions.is_open(session):
+            raise KafkaError(ErrorCode.share_session_not_found)
         self.given: dict[SessionPartition, Given] = {}
         self.errors: dict[SessionPartition, ErrorCode] = {}
         self._broker = broker
-        self._member = member
-        self.session = broker.shares.sessions.get(member)
+        self._member = session.member
+        self.session = session
+        self._denies = denies
         self.partitions = partitions
         self._limits = limits
         self._max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
@@ -79,7 +90,7 @@ class ShareFetch:
         #: Each partition's next fetch offset when the partition was last examined.
         self._offsets: dict[SessionPartition, int] = {}
         self._ends: dict[SessionPartition, int] = {}
-        self._isolation_level = broker.shares.settings(member.group_id).isolation_level
+        self._isolation_level = broker.shares.settings(session.member.group_id).isolation_level
 
     async def run(self) -> None:
         """Fetch until there are records for the member, or the maximum wait time has passed."""
@@ -97,6 +108,10 @@ class ShareFetch:
         for shared in self.partitions:
             if not self._has_session:
                 return  # the session has ended: a share partition opened now would never be closed
+            if self._denies(shared):
+                self.errors[shared] = DENIED[Kind.TOPIC]
+                await give_way()
+                continue
             try:
                 live = self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
@@ -120,10 +135,12 @@ class ShareFetch:
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
-        """Drop share partitions that cannot be read, and add their errors to `errors`."""
+        """Drop share partitions that cannot be read, or may not any more, and add their errors to
+        `errors`.
+        """
         for shared, live in list(self._live.items()):
             await give_way()
-            error = live.error
+            error = DENIED[Kind.TOPIC] if self._denies(shared) else live.error
             if error is None:
                 if live.is_current:
                     continue

@@ -1,6 +1,7 @@
 """Share sessions: the partitions that a member of a share group fetches, kept between requests.
 
-A session belongs to one member of one group, and ends with the connection that began it. Its epoch
+A session belongs to one member of one group, and to the principal and listener that began it:
+others do not find it. It ends with the connection that began it. Its epoch
 counts the member's requests, fetches and acknowledgements alike, so that none is applied twice or
 out of order. The number of sessions is limited, and so is the number of partitions of all sessions
 together. Beyond these limits, new sessions are refused. Unlike a fetch session, a share session is
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from drumlin.broker.rights.session import Owner
 from drumlin.coordination.counts import add
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -44,6 +46,7 @@ class ShareSession:
     """A share session. partitions: in the order in which requests first named them."""
 
     member: Member
+    owner: Owner
     connection: int
     epoch: int = 1
     partitions: dict[SessionPartition, None] = field(default_factory=dict)
@@ -71,6 +74,7 @@ class ShareSessions:
     def open(
         self,
         member: Member,
+        owner: Owner,
         partitions: Iterable[SessionPartition],
         connection: int,
         max_sessions: int,
@@ -81,6 +85,7 @@ class ShareSessions:
 
         Raises:
             KafkaError: INVALID_REQUEST, a new session has nothing to acknowledge;
+                SHARE_SESSION_NOT_FOUND, the old session belongs to another owner;
                 SHARE_SESSION_LIMIT_REACHED, and the old session stays until its connection ends.
         """
         if acknowledges:
@@ -88,10 +93,12 @@ class ShareSessions:
                 ErrorCode.invalid_request, "the first fetch of a session acknowledges nothing"
             )
         old = self._sessions.get(member)
+        if old is not None and old.owner != owner:
+            raise KafkaError(ErrorCode.share_session_not_found)
         if old is None and len(self._sessions) >= max_sessions:
             raise KafkaError(ErrorCode.share_session_limit_reached)
         own = partitions.copy() if isinstance(partitions, dict) else dict.fromkeys(partitions)
-        session = ShareSession(member, connection, partitions=own)
+        session = ShareSession(member, owner, connection, partitions=own)
         self._check_room(len(session.partitions) - (0 if old is None else len(old.partitions)))
         self.close(member)
         self._partition_count += len(session.partitions)
@@ -103,6 +110,7 @@ class ShareSessions:
     async def go_on(
         self,
         member: Member,
+        owner: Owner,
         epoch: int,
         added: Collection[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
@@ -115,7 +123,7 @@ class ShareSessions:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
                 SHARE_SESSION_LIMIT_REACHED; the session is unchanged.
         """
-        session = self._due(member, epoch)
+        session = self._due(member, owner, epoch)
         former: dict[SessionPartition, None] = {}
         if added or forgotten:
             partitions = session.partitions.copy()
@@ -123,7 +131,7 @@ class ShareSessions:
             room = len(partitions) - len(session.partitions)
             self._check_room(room)
             await _remove_all(partitions, forgotten)
-            if self._due(member, epoch) is not session:  # replaced meanwhile
+            if self._due(member, owner, epoch) is not session:  # replaced meanwhile
                 raise KafkaError(ErrorCode.share_session_not_found)
             self._check_room(room)
             former = session.partitions
@@ -132,9 +140,9 @@ class ShareSessions:
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         return session
 
-    def _due(self, member: Member, epoch: int) -> ShareSession:
+    def _due(self, member: Member, owner: Owner, epoch: int) -> ShareSession:
         """The member's session, if `epoch` is the session's next epoch."""
-        session = self.get(member)
+        session = self.get(member, owner)
         if session.epoch != epoch:
             raise KafkaError(
                 ErrorCode.invalid_share_session_epoch,
@@ -147,13 +155,13 @@ class ShareSessions:
             message = f"all sessions together may have {self._max_partitions} partitions"
             raise KafkaError(ErrorCode.share_session_limit_reached, message)
 
-    def get(self, member: Member) -> ShareSession:
+    def get(self, member: Member, owner: Owner) -> ShareSession:
         """
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND.
         """
         session = self._sessions.get(member)
-        if session is None:
+        if session is None or session.owner != owner:
             raise KafkaError(ErrorCode.share_session_not_found)
         return session
 

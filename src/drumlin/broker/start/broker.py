@@ -22,6 +22,10 @@ from drumlin.broker.hosting.log_cleaner import Cleaning
 from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
+from drumlin.broker.login.between_brokers import security_between_brokers
+from drumlin.broker.login.doors import doors_of
+from drumlin.broker.login.mechanisms.scram import ScramCredential
+from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
 from drumlin.broker.parts.change_overs import ChangeOvers
@@ -34,6 +38,7 @@ from drumlin.broker.peers.transactions import RemoteTransactions
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
+from drumlin.broker.rights.granting import authorizer_of, follow, learn
 from drumlin.broker.router import Router
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.start.chores import start_upkeep
@@ -53,6 +58,7 @@ from drumlin.broker.topics.state_topics import StateLogs, state_topic
 from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
+from drumlin.config.config_error import ConfigError
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.share_groups import ShareGroupMembership
 from drumlin.coordination.producer_ids import ProducerIds
@@ -97,7 +103,9 @@ class Broker:
         self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
-        self.peers = Peers(config, metadata.image, self.threads)
+        self.authorizer = authorizer_of(config)
+        security = security_between_brokers(config)
+        self.peers = Peers(config, metadata.image, self.threads, security)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -134,7 +142,9 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(self._router, _limits(config), bound)
+        self.server = Server(
+            self._router, _limits(config), bound, doors_of(config, self._credential)
+        )
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
@@ -158,6 +168,9 @@ class Broker:
     @property
     def node_id(self) -> int:
         return self.config.node_id
+
+    def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
+        return credential_of(self.metadata.image, mechanism, name)
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The current name of the topic with this id.
@@ -199,7 +212,10 @@ class Broker:
             try:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
-                    broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                    try:
+                        broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                    except ConfigError as error:  # what the names of files in it lead to
+                        raise StartFailed(str(error)) from None
                     try:
                         await broker._begin(before_serving, is_alone=machine is None)
                     except BaseException:
@@ -225,6 +241,9 @@ class Broker:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)
+            if self.authorizer is not None:
+                metadata.on_change(partial(follow, self.authorizer))
+                learn(self.authorizer, metadata.image)
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()

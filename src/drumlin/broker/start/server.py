@@ -14,11 +14,15 @@ import resource
 import socket
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from drumlin.broker.net.channel import PlainChannel
-from drumlin.broker.net.connection import Connection, Dispatcher
+from drumlin.broker.login.doors import Door
+from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.connection import Connection, Dispatcher, NotLetIn
+from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
 from drumlin.wire.frames import SCRATCH_BYTES
@@ -34,6 +38,9 @@ _RESERVE_MAX: Final = 64
 #: The minimum backlog of connections waiting to be accepted: those that do not fit retry after a
 #: second, then at growing intervals.
 _WAITING_MIN: Final = 1024
+#: Peers that may be connected without having shown who they are, and for how long.
+_STRANGERS_MAX: Final = 2000
+_STRANGER_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,23 @@ class ConnectionLimits:
 class Server:
     """Accepts and keeps the connections of all listeners."""
 
-    def __init__(self, router: Dispatcher, limits: ConnectionLimits, bound: BoundSockets) -> None:
+    def __init__(
+        self,
+        router: Dispatcher,
+        limits: ConnectionLimits,
+        bound: BoundSockets,
+        doors: Mapping[str, Door],
+    ) -> None:
+        """`doors`: by the name of the listener."""
         self._router = router
+        self._doors = doors
         self.limits = limits
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
         self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
+        #: Peers that have not shown who they are, and since when; the first came first.
+        self._strangers: dict[Handshake | Connection, float] = {}
         self._has_none = asyncio.Event()
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
@@ -126,7 +143,7 @@ class Server:
             loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
 
     def _refusal(self, host: str) -> str | None:
-        if len(self._connections) >= self.limits.max_connections:
+        if self._per_ip.total() >= self.limits.max_connections:
             return f"max.connections={self.limits.max_connections} reached"
         allowed = self.limits.per_ip(host)
         if self._per_ip[host] >= allowed:
@@ -141,6 +158,7 @@ class Server:
             _log.warning("refused a connection from %s (%d so far): %s", host, count, why)
 
     def _admit(self, sock: socket.socket, listening: socket.socket, host: str) -> None:
+        door = self._doors[self._sockets[listening].name]
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -148,29 +166,78 @@ class Server:
             if self.limits.socket_send_buffer_bytes > 0:
                 size = self.limits.socket_send_buffer_bytes
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+            channel = door.channel(sock, self._scratch)
+        except OSError:  # the client disconnected before it was accepted
+            sock.close()
+            return
+        self._per_ip[host] += 1
+        if channel.is_open:
+            self._connect(door, channel)
+            return
+        handshake = Handshake(
+            channel,
+            self._router.rounds,
+            on_open=partial(self._opened, door),
+            on_end=self._turned_away,
+        )
+        self._add_stranger(handshake)
+
+    def _connect(self, door: Door, channel: Channel) -> None:
+        try:
             connection = Connection(
-                PlainChannel(sock),
+                channel,
                 self._router,
                 memory=self._memory,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
-                listener_name=self._sockets[listening].name,
+                door=door,
+                on_let_in=self._let_in,
                 on_close=self._forget,
             )
-        except OSError:  # the client disconnected before it was accepted
-            sock.close()
+        except NotLetIn as refusal:
+            self._log_refusal(channel.peer_host, str(refusal))
+            channel.close()
+            self._leave(channel.peer_host)
             return
         self._connections.add(connection)
         self._has_none.clear()
-        self._per_ip[host] += 1
+        if connection.is_stranger:
+            self._add_stranger(connection)
+
+    def _opened(self, door: Door, handshake: Handshake, channel: Channel) -> None:
+        self._strangers.pop(handshake, None)
+        self._connect(door, channel)
+
+    def _turned_away(self, handshake: Handshake, reason: Exception | str | None) -> None:
+        self._strangers.pop(handshake, None)
+        self._leave(handshake.peer_host)
+        if reason is not None and not isinstance(reason, ConnectionError):
+            self._log_refusal(handshake.peer_host, f"the TLS handshake has failed: {reason}")
+
+    def _add_stranger(self, stranger: Handshake | Connection) -> None:
+        """Wait for a peer to show who it is; of too many, the one that takes longest goes."""
+        self._strangers[stranger] = asyncio.get_running_loop().time()
+        while len(self._strangers) > _STRANGERS_MAX:
+            self._dismiss(next(iter(self._strangers)), "too many others wait as well")
+
+    def _let_in(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+
+    def _dismiss(self, stranger: Handshake | Connection, why: str) -> None:
+        self._log_refusal(stranger.peer_host, f"it has not shown who it is, and {why}")
+        stranger.close(None)
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._strangers.pop(connection, None)
         if not self._connections:
             self._has_none.set()
-        self._per_ip[connection.peer_host] -= 1
-        if self._per_ip[connection.peer_host] <= 0:
-            del self._per_ip[connection.peer_host]
+        self._leave(connection.peer_host)
+
+    def _leave(self, host: str) -> None:
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
 
     @property
     def is_serving(self) -> bool:
@@ -178,8 +245,14 @@ class Server:
         return bool(self._connections)
 
     def close_idle(self, now: float) -> None:
-        """Close connections without traffic for `connections.max.idle.ms`."""
+        """Close connections without traffic for `connections.max.idle.ms`, and dismiss strangers
+        that take too long.
+        """
         self._memory.look_after(now)
+        for stranger, since in list(self._strangers.items()):
+            if now - since <= _STRANGER_S:
+                break
+            self._dismiss(stranger, f"{_STRANGER_S:.0f} s are over")
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms <= 0:
             return
@@ -196,6 +269,7 @@ class Server:
 
     def finish(self) -> None:
         """Close every connection as soon as its started requests are answered."""
+        self._close_handshakes()
         for connection in list(self._connections):
             connection.finish()
 
@@ -207,8 +281,14 @@ class Server:
 
     def close(self) -> None:
         self.stop_accepting()
+        self._close_handshakes()
         for connection in list(self._connections):
             connection.close(None)
+
+    def _close_handshakes(self) -> None:
+        for stranger in list(self._strangers):
+            if isinstance(stranger, Handshake):
+                stranger.close(None)
 
 
 def _connections_end() -> int:

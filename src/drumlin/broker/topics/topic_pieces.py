@@ -1,24 +1,19 @@
 """Topics as Metadata returns them, each encoded once for all clients.
 
-Owns the encoded bytes, for each version of the API, with and without operations; `cluster_view`
-decides on their content. They are valid while the metadata has the same `TopicState` object, and
-the same brokers and log dirs are available, so nothing has to invalidate them. A request for a
-topic that is being encoded continues the encoding that another request began. The bytes do not
-depend on the client.
+Owns the encoded bytes, for each version of the API; `cluster_view` decides on their content. They
+are valid while the metadata has the same `TopicState` object, and the same brokers and log dirs are
+available, so nothing has to invalidate them. A request for a topic that is being encoded continues
+the encoding that another request began. The bytes do not depend on the client: what it may do with
+a topic is put into a copy.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from drumlin.broker.parts.cluster_view import (
-    OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
-    Reachable,
-    leadership,
-    reachable,
-)
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, Reachable, leadership, reachable
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.store.changes import Change, TopicDeleted
@@ -31,6 +26,8 @@ from drumlin.wire.schema.parts import EncodedItems
 
 #: Clients of one kind use one or two variants.
 _VARIANTS_MAX: Final = 6
+_FLEXIBLE_FROM: Final = 9
+_OPERATIONS: Final = struct.Struct(">i")
 #: Partitions that are encoded before yielding to the event loop.
 _PARTITIONS_PER_STEP: Final = 16
 
@@ -48,12 +45,9 @@ class _Building:
 class TopicVariant:
     """The topics in one version; see `TopicPieces`."""
 
-    def __init__(
-        self, broker: BrokerData, version: int, with_operations: bool, current: Reachable
-    ) -> None:
+    def __init__(self, broker: BrokerData, version: int, current: Reachable) -> None:
         self._broker = broker
         self._version = version
-        self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED
         self._reachable = current
         self._ready: dict[str, tuple[TopicState, bytes]] = {}
         self._building: dict[str, _Building] = {}
@@ -92,8 +86,8 @@ class TopicVariant:
         if is_current and not building.is_outdated:
             self._ready[topic.name] = topic, building.piece
 
-    def _encoded(self, struct: Message) -> bytes:
-        return encoded("metadata", self._version, struct)
+    def _encoded(self, message: Message) -> bytes:
+        return encoded("metadata", self._version, message)
 
     def _topic(self, topic: TopicState, partitions: EncodedItems) -> MetadataResponseTopic:
         return MetadataResponseTopic(
@@ -102,7 +96,7 @@ class TopicVariant:
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
             partitions=partitions,
-            topic_authorized_operations=self._operations,
+            topic_authorized_operations=OPERATIONS_NOT_ASKED,
         )
 
     def _partition(self, topic: TopicState, state: PartitionState) -> MetadataResponsePartition:
@@ -124,25 +118,31 @@ class TopicVariant:
         )
 
 
+def with_operations(version: int, piece: bytes, operations: int) -> bytes:
+    """A copy of a topic's bytes that tells the operations (8+): the last field of the topic."""
+    no_tags = b"\0" if version >= _FLEXIBLE_FROM else b""
+    end = len(piece) - len(no_tags) - _OPERATIONS.size
+    return b"".join((memoryview(piece)[:end], _OPERATIONS.pack(operations), no_tags))
+
+
 class TopicPieces:
     """All topics, in the most recently requested variants."""
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
         self._reachable: Reachable | None = None
-        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # least recently used first
+        self._variants: dict[int, TopicVariant] = {}  # least recently used first
 
-    def variant(self, version: int, *, with_operations: bool) -> TopicVariant:
+    def variant(self, version: int) -> TopicVariant:
         """The topics in one version of the API."""
         current = reachable(self._broker)
         if current != self._reachable:
             self._reachable = current
             self._variants.clear()
-        key = version, with_operations
-        variant = self._variants.pop(key, None)
+        variant = self._variants.pop(version, None)
         if variant is None:
-            variant = TopicVariant(self._broker, version, with_operations, current)
-        self._variants[key] = variant
+            variant = TopicVariant(self._broker, version, current)
+        self._variants[version] = variant
         if len(self._variants) > _VARIANTS_MAX:
             del self._variants[next(iter(self._variants))]
         return variant

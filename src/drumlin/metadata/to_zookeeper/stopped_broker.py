@@ -24,7 +24,7 @@ from drumlin.metadata.embedded.database import (
     Database,
     UnreadableMetadata,
 )
-from drumlin.metadata.image import ClusterImage
+from drumlin.metadata.image import CONFIGURABLE, ClusterImage
 from drumlin.metadata.opening import IN_ZOOKEEPER
 from drumlin.storage.directory.directory_lock import DirectoryLock
 from drumlin.storage.directory.meta_properties import read_meta_properties
@@ -172,6 +172,11 @@ class EmbeddedData:
                 deleted = opened.deleted_topics()
         except (UnreadableMetadata, sqlite3.Error) as error:
             raise AdoptionRefused(f"the metadata of {self.first} can't be read: {error}") from error
+        if any(each.type not in CONFIGURABLE for each in image.all_configured()):
+            raise AdoptionRefused(
+                f"the metadata of {self.first} have ACLs or users, which cannot be kept in "
+                "ZooKeeper yet: remove them first"
+            )
         if self.cluster_id not in (None, cluster_id):
             raise AdoptionRefused(
                 f"the metadata of {self.first} is of cluster {cluster_id}, and its logs are of "

@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import (
+    CONFIGURABLE,
     BrokerState,
     ClusterImage,
     PartitionId,
@@ -328,6 +329,9 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
+        if resource.type not in CONFIGURABLE:
+            message = "users and ACLs cannot be kept in ZooKeeper yet"
+            raise KafkaError(ErrorCode.unsupported_version, message)
         async with self._parts.locks.of(resource):
             path = layout.config_path(resource)
 

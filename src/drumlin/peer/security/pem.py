@@ -22,7 +22,7 @@ _JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PKCS12: Final = re.compile(
     rb"\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...|\x84....)\x02\x01\x03", re.DOTALL
 )
-_FILE_BYTES_MAX: Final = 16 << 20
+FILE_BYTES_MAX: Final = 16 << 20
 
 
 def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
@@ -54,15 +54,20 @@ def _block(kind: str, body: str) -> str:
 def _file_text(path: str, what: str, holds_key: bool) -> str:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(_FILE_BYTES_MAX)
+            data = file.read(FILE_BYTES_MAX)
     except (OSError, ValueError) as error:  # ValueError if the text cannot be a path
         why = getattr(error, "strerror", None) or "that is no path"
         raise SecurityOptionError(f"{what}: {_shown(path)}: {why}") from None
     if data.startswith(_JAVA_MAGIC):
         raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'JKS', holds_key)}")
-    if _PKCS12.match(data):
+    if is_pkcs12(data):
         raise SecurityOptionError(f"{what}: {refusal_of_store(path, 'PKCS12', holds_key)}")
     return data.decode("utf-8", "replace")
+
+
+def is_pkcs12(data: bytes) -> bool:
+    """Whether a file with this content is a PKCS12 store."""
+    return _PKCS12.match(data) is not None
 
 
 def _shown(path: str) -> str:

@@ -30,13 +30,18 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     if tls.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        _trust(context, pem_of(tls.ca, "CA certificates"))
+        trust(context, pem_of(tls.ca, "CA certificates"))
     if tls.certificate is not None:
         _show(context, tls)
     return context
 
 
-def _trust(context: ssl.SSLContext, pem: str) -> None:
+def trust(context: ssl.SSLContext, pem: str) -> None:
+    """Let `context` trust all of these certificates.
+
+    Raises:
+        SecurityOptionError: one cannot be read.
+    """
     # As in Java, every certificate in the list is trusted, even one that is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
@@ -50,11 +55,20 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
     pem = pem_of(revealed(tls.certificate), "client certificate", holds_key=True)
     if tls.key is not None:
         pem += pem_of(revealed(tls.key), "client key", holds_key=True)
-    if "PRIVATE KEY-----" not in pem:
-        raise SecurityOptionError("client certificate: the private key is missing")
     password = None if tls.key_password is None else revealed(tls.key_password)
+    show(context, pem, password, "client")
+
+
+def show(context: ssl.SSLContext, pem: str, password: str | None, whose: str) -> None:
+    """Let `context` show a certificate; `pem` has it, its chain and its key, in any order.
+
+    Raises:
+        SecurityOptionError: key or certificate cannot be read, or do not belong together.
+    """
+    if "PRIVATE KEY-----" not in pem:
+        raise SecurityOptionError(f"{whose} certificate: the private key is missing")
     if password is None and "ENCRYPTED" in pem:
-        raise SecurityOptionError("client key: it is encrypted, and no password is given")
+        raise SecurityOptionError(f"{whose} key: it is encrypted, and no password is given")
     try:
         with as_file(pem) as path:
             # Without a password OpenSSL would ask for one on the terminal.
@@ -66,7 +80,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
             why = "the key cannot be read; is its password right?"
         else:
             why = f"it cannot be read ({_reason(error)})"
-        raise SecurityOptionError(f"client certificate and key: {why}") from None
+        raise SecurityOptionError(f"{whose} certificate and key: {why}") from None
 
 
 class Hints(NamedTuple):

@@ -70,7 +70,7 @@ def join(group: ConsumerGroup, request: JoinRequest, *, in_turns: bool = True) -
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Decision([], JoinAnswer(ErrorCode.member_id_required, member_id))
     sent = _sent_subscription(request)
-    change = MemberChange(group)
+    change = MemberChange(group, request.sees)
     former, member = _find(change, request, member_id)
     replaced = group.static_member(request.group_instance_id)
     subscription = _updated(member, request, sent)

@@ -86,7 +86,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Decision:
         assignment = _topic_partitions(quiet.progress) if _wants_all(request) else None
         return Decision((), _answer(group, quiet.member_id, quiet.progress, assignment))
     check_room(group, request.member_id, request.group_instance_id)
-    change = MemberChange(group)
+    change = MemberChange(group, request.sees)
     member_id = request.member_id or group.context.new_id()
     former, member = _find(change, request, member_id)
     subscription = _updated(member, request)

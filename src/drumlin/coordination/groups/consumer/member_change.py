@@ -39,6 +39,7 @@ from drumlin.coordination.groups.every_kind.any_group import (
     Resolve,
 )
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.messages import Sees
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -59,8 +60,9 @@ class RegexChange(Enum):
 class MemberChange:
     """The records for a member that joins or changes."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroup, sees: Sees = None) -> None:
         self.group = group
+        self._sees = sees
         self.records: list[GroupRecord] = []
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
@@ -200,7 +202,7 @@ class MemberChange:
 
     def resolve(self, _: AnyGroup) -> Sequence[Effect]:
         """The effects once the records are written."""
-        return [Resolve(self.regexes)] if self.regexes else ()
+        return [Resolve(self.regexes, self._sees)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------
 

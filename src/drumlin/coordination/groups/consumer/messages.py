@@ -10,6 +10,7 @@ from drumlin.coordination.groups.consumer.member import (
     LEAVING_FOR_A_WHILE,
     Partitions,
 )
+from drumlin.coordination.groups.every_kind.messages import Sees
 
 
 class HeartbeatRequest(NamedTuple):
@@ -26,6 +27,7 @@ class HeartbeatRequest(NamedTuple):
     regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
+    sees: Sees = None
     must_have_member_id: bool = True
     """In the first version, the coordinator may choose the member id."""
 

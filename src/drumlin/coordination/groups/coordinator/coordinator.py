@@ -287,6 +287,14 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
                 elif isinstance(group, ShareGroup):
                     group.topic_changed(topic)
 
+    def rights_changed(self) -> None:
+        """Let groups resolve their regular expressions again, as members may see other topics."""
+        for partition in self._partitions.partitions():
+            shard = self._partitions.find(partition)
+            for group in [] if shard is None else list(shard.groups.values()):
+                if isinstance(group, ConsumerGroup):
+                    group.knows_new_topics = False
+
     # -- offsets -------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:

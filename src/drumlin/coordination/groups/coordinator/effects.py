@@ -67,7 +67,7 @@ class Effects:
                 self._write(shard, group, effect)
             elif isinstance(effect, Resolve):
                 assert isinstance(group, ConsumerGroup)
-                self._work.resolve(shard, group, effect.regexes)
+                self._work.resolve(shard, group, effect)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from drumlin.background import Background
@@ -17,7 +17,7 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member_change import resolved
 from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
-from drumlin.coordination.groups.every_kind.any_group import Assign
+from drumlin.coordination.groups.every_kind.any_group import Assign, Resolve
 from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.shard.shard import GroupShard
@@ -52,20 +52,21 @@ class LongWork:
 
     # -- regular expressions -------------------------------------------------------------------
 
-    def resolve(self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]) -> None:
+    def resolve(self, shard: GroupShard, group: ConsumerGroup, wanted: Resolve) -> None:
         """Find the topics of regular expressions, and pass them to the group later."""
         group.is_resolving = True
-        self._background.spawn(self._resolve(shard, group, regexes))
+        self._background.spawn(self._resolve(shard, group, wanted))
 
-    async def _resolve(
-        self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
-    ) -> None:
+    async def _resolve(self, shard: GroupShard, group: ConsumerGroup, wanted: Resolve) -> None:
+        regexes, sees = wanted
         names = list(self._topics.names())
         group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
         try:
             found = await asyncio.to_thread(
                 lambda: {regex: matching_topics(regex, names) for regex in regexes}
             )
+            if sees is not None:
+                found = {regex: await _seen(topics, sees) for regex, topics in found.items()}
         finally:
             group.is_resolving = False
         if shard.groups.get(group.group_id) is group:
@@ -141,3 +142,13 @@ class LongWork:
         if followed.records:
             confirmation = self._writer.write(shard, followed.records)
         return self._log.written(followed.answer, confirmation)  # confirmed with its last records
+
+
+async def _seen(topics: Iterable[str], sees: Callable[[str], bool]) -> frozenset[str]:
+    """The topics that the member may see whose request caused the resolution."""
+    seen = set()
+    for name in topics:
+        if sees(name):
+            seen.add(name)
+        await give_way()
+    return frozenset(seen)

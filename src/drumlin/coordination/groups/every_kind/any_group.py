@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
-from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Protocols, Store
+from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Protocols, Sees, Store
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.wire.error_codes import ErrorCode
 
@@ -170,6 +170,7 @@ class Resolve(NamedTuple):
     """Find the topics that regular expressions match, and pass them to `resolved`."""
 
     regexes: frozenset[str]
+    sees: Sees = None
 
 
 Effect = Answer | Answers | Store | Decision | Resolve

@@ -7,9 +7,9 @@ broker a future, in a test a label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from drumlin.wire.error_codes import ErrorCode
 
@@ -19,6 +19,11 @@ NO_LEADER = ""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of each protocol that a member supports, the preferred one first."""
+
+Sees: TypeAlias = "Callable[[str], bool] | None"
+"""Whether a member may see a topic, now; None if there are no rights to ask for. Called on the
+loop only.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class JoinRequest:
     can_skip_assignment: bool = True
     """KIP-814: a static leader that comes back need not compute the assignment again."""
     reason: str | None = None
+    sees: Sees = None
 
 
 class JoinedMember(NamedTuple):

@@ -1,0 +1,58 @@
+"""How a broker shows other brokers who it is: as a client of their listener."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.login.login_settings import jaas_of
+from drumlin.broker.login.mechanisms import plain
+from drumlin.broker.login.mechanisms.scram import HASHES
+from drumlin.broker.login.server_tls import server_tls
+from drumlin.config.config_error import ConfigError
+from drumlin.peer.security.security import Security
+from drumlin.peer.security.settings import Login, Plain, Scram, Tls
+
+if TYPE_CHECKING:
+    from drumlin.config.broker import BrokerConfig
+
+_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+
+
+def security_between_brokers(config: BrokerConfig) -> Security:
+    """The security of connections to other brokers: of the inter-broker listener. Reads files.
+
+    Raises:
+        ConfigError: the settings are not valid, or have no name and password for the login.
+    """
+    listener = config.inter_broker_listener_name
+    protocol = config.listener_security_protocol_map[listener]
+    tls = _tls(config, listener) if protocol.endswith("SSL") else None
+    login = _login(config, listener) if protocol.startswith("SASL") else None
+    return Security(tls, login)
+
+
+def _tls(config: BrokerConfig, listener: str) -> Tls:
+    shown = server_tls(config, listener)
+    return Tls(
+        ca=shown.trusted,
+        certificate=shown.shown,
+        key_password=shown.key_password,
+        check_host_name=bool(config.of_listener(listener, "ssl.endpoint.identification.algorithm")),
+        versions=shown.versions,
+    )
+
+
+def _login(config: BrokerConfig, listener: str) -> Login:
+    mechanism = str(config.of_listener(listener, _MECHANISM))
+    if mechanism != plain.MECHANISM and mechanism not in HASHES:
+        allowed = f"must be one of {plain.MECHANISM}, {', '.join(HASHES)}"
+        raise ConfigError(_MECHANISM, mechanism, allowed)
+    options = jaas_of(config, listener, mechanism)
+    name, password = options.get("username"), options.get("password")
+    if not name or not password:
+        key = f"{mechanism.lower()}.sasl.jaas.config of listener {listener}"
+        allowed = "needs username and password, by which brokers log in at each other"
+        raise ConfigError(key, "...", allowed)
+    if mechanism == plain.MECHANISM:
+        return Plain(name, password)
+    return Scram(name, password, mechanism)  # type: ignore[arg-type]  # one of the two

@@ -1,0 +1,114 @@
+"""The doors of a broker: how the connections of each listener get in.
+
+A door makes the channel of a connection, and greets the peer once that is open: it either lets the
+peer in, or begins a login. When certificates change, a door takes a new context; connections that
+are open keep the old one.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
+from drumlin.broker.login.login_settings import Credentials, login_settings
+from drumlin.broker.login.mapping_rules import MappingRules, NoRule
+from drumlin.broker.login.names import distinguished_name
+from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
+from drumlin.broker.net.channel import Channel, PlainChannel
+from drumlin.broker.net.connection import NotLetIn
+from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.rights.session import ANONYMOUS, Session
+from drumlin.config.config_error import ConfigError
+from drumlin.peer.security.settings import SecurityOptionError
+
+if TYPE_CHECKING:
+    from drumlin.broker.net.connection import Connection
+    from drumlin.config.broker import BrokerConfig
+
+#: Characters of a certificate's name in a log.
+_SHOWN_MAX: Final = 200
+
+
+class Door:
+    """One listener's way in."""
+
+    def __init__(
+        self, listener: str, protocol: str, config: BrokerConfig, credentials: Credentials
+    ) -> None:
+        """
+        Raises:
+            ConfigError: the listener's settings are not valid.
+        """
+        self.listener = listener
+        self._login: LoginSettings | None = None
+        if protocol.startswith("SASL"):
+            self._login = login_settings(config, listener, credentials)
+        self._context: ssl.SSLContext | None = None
+        self._rules = _rules(config, listener)
+        if protocol.endswith("SSL"):
+            self._context = _context(listener, server_tls(config, listener))
+
+    def channel(self, sock: socket.socket, scratch: bytearray) -> Channel:
+        """The channel of an accepted connection.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if self._context is None:
+            return PlainChannel(sock)
+        return TlsChannel(sock, self._context, scratch)
+
+    def greet(self, connection: Connection, channel: Channel) -> None:
+        """Let the peer of an open channel in, or begin its login.
+
+        Raises:
+            NotLetIn: no rule has a name for the peer's certificate.
+        """
+        if self._login is not None:
+            connection.answer_by(LoginDispatcher(self._login, connection.router))
+            return
+        certificate = channel.certificate()
+        principal = ANONYMOUS if certificate is None else self._principal(certificate)
+        connection.let_in(Session(principal, channel.peer_host, self.listener))
+
+    def _principal(self, certificate: bytes) -> str:
+        name = distinguished_name(certificate)
+        try:
+            return f"User:{self._rules.name(name)}"
+        except NoRule:
+            message = f"no rule in ssl.principal.mapping.rules matches {name[:_SHOWN_MAX]!r}"
+            raise NotLetIn(message) from None
+
+
+def doors_of(config: BrokerConfig, credentials: Credentials) -> dict[str, Door]:
+    """The doors of all listeners, by their names. Reads files.
+
+    `credentials`: of users, for SCRAM.
+
+    Raises:
+        ConfigError: a listener's settings are not valid.
+    """
+    return {
+        each.name: Door(
+            each.name, config.listener_security_protocol_map[each.name], config, credentials
+        )
+        for each in config.listeners
+    }
+
+
+def _rules(config: BrokerConfig, listener: str) -> MappingRules:
+    key = "ssl.principal.mapping.rules"
+    text = str(config.of_listener(listener, key))
+    try:
+        return MappingRules(text)
+    except ValueError as error:
+        raise ConfigError(f"{key} of listener {listener}", text, str(error)) from None
+
+
+def _context(listener: str, tls: ServerTls) -> ssl.SSLContext:
+    try:
+        return context_of(tls)
+    except SecurityOptionError as error:
+        raise ConfigError(f"ssl.keystore of listener {listener}", "...", str(error)) from None

@@ -1,0 +1,45 @@
+"""One login by a mechanism: what all of them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol
+
+
+class LoginRefused(Exception):
+    """The peer has not shown who it is; the message is for the peer.
+
+    It must be the same whether a user does not exist or the password is wrong.
+    """
+
+
+class Accepted(NamedTuple):
+    """The peer has shown who it is."""
+
+    #: The last token for the peer.
+    token: bytes
+    #: The user's name.
+    name: str
+    is_by_token: bool = False
+    #: How long what it has shown is valid; None: for ever.
+    lifetime_ms: int | None = None
+
+
+class Exchange(Protocol):
+    """The exchange of one login; a token for the peer, or how it has ended."""
+
+    def take(self, token: bytes) -> bytes | Accepted | Awaitable[bytes | Accepted]:
+        """Take a token of the peer.
+
+        Raises:
+            LoginRefused: the login has failed.
+        """
+
+
+def refused_by(mechanism: str) -> LoginRefused:
+    """The refusal that tells nothing but that credentials are wrong."""
+    message = (
+        "Authentication failed during authentication due to invalid credentials "
+        f"with SASL mechanism {mechanism}"
+    )
+    return LoginRefused(message)

@@ -1,0 +1,77 @@
+"""A handshake of TLS: waits for the peer until the channel is open, or ends.
+
+It takes up to half a millisecond of processor time, so each of its steps has a place in the queue
+of all connections that have more to do: a thousand peers that come at once do not stop the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from drumlin.broker.net.channel import Channel
+from drumlin.turns import Rounds
+
+
+class Handshake:
+    """One peer's handshake. It owns the channel until that is open."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        rounds: Rounds,
+        *,
+        on_open: Callable[[Handshake, Channel], None],
+        on_end: Callable[[Handshake, Exception | str | None], None],
+    ) -> None:
+        """One of the two is called: `on_open` takes the channel, `on_end` gets the reason why
+        there is none.
+        """
+        self.peer_host = channel.peer_host
+        self._channel = channel
+        self._rounds = rounds
+        self._on_open, self._on_end = on_open, on_end
+        self._loop = asyncio.get_running_loop()
+        self._is_over = False
+        self._forget: Callable[[], object] | None = None  # stops waiting
+        self._wait()
+
+    def _wait(self) -> None:
+        descriptor = self._channel.fileno()
+        if self._channel.receiving_needs_room:
+            self._loop.add_writer(descriptor, self._on_ready)
+            self._forget = lambda: self._loop.remove_writer(descriptor)
+        else:
+            self._loop.add_reader(descriptor, self._on_ready)
+            self._forget = lambda: self._loop.remove_reader(descriptor)
+
+    def _stop_waiting(self) -> None:
+        if self._forget is not None:
+            self._forget()
+            self._forget = None
+
+    def _on_ready(self) -> None:
+        self._stop_waiting()
+        self._rounds.add(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._is_over:
+            return
+        try:
+            self._channel.shake_hands()
+        except BlockingIOError:
+            self._wait()
+        except OSError as error:
+            self.close(error)
+        else:
+            self._is_over = True
+            self._on_open(self, self._channel)
+
+    def close(self, reason: Exception | str | None) -> None:
+        """End it, unless it is over."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._stop_waiting()
+        self._channel.close()
+        self._on_end(self, reason)

@@ -1,0 +1,175 @@
+"""A channel over TLS: a non-blocking socket on which OpenSSL reads and writes.
+
+Invariants of OpenSSL, as CPython sets it up:
+- What was decrypted and not received is kept, and the socket does not become readable for it.
+- A write takes all of its bytes or none. One that has to be repeated must be given the same bytes,
+  and perhaps more: part of them may be on their way. They may be elsewhere in memory.
+- Once the handshake is over, a write never waits for bytes of the peer, as renegotiation is off.
+  A read may wait for room to send: the peer may ask for new keys.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import socket
+import ssl
+import termios
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+#: A record of TLS. Smaller parts are sent together in one.
+_RECORD_BYTES: Final = 16 * 1024
+#: Bytes of a write: much more would be encrypted again and again while the socket has no room.
+_CHUNK_BYTES: Final = 64 * 1024
+#: What OpenSSL finds at the beginning of a plain connection.
+_NOT_TLS: Final = (
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "UNKNOWN_PROTOCOL",
+)
+#: A fatal alert in the clear: protocol_version.
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
+_DRAINED_BYTES: Final = 64 * 1024
+
+
+class TlsChannel:
+    """The server's side of TLS over a connected socket, which belongs to the channel."""
+
+    __slots__ = (
+        "_fileno",
+        "_scratch",
+        "_socket",
+        "is_open",
+        "peer_host",
+        "peer_port",
+        "receiving_needs_room",
+    )
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, scratch: bytearray) -> None:
+        """
+        `scratch`: memory for parts of files, used only during a call. All channels of a loop may
+        share it.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        self.peer_host, self.peer_port = sock.getpeername()[:2]
+        self._socket = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self._fileno = self._socket.fileno()
+        self._scratch = memoryview(scratch)
+        self.is_open = False
+        self.receiving_needs_room = False
+
+    def fileno(self) -> int:
+        return self._fileno
+
+    def shake_hands(self) -> None:
+        try:
+            self._socket.do_handshake()
+        except ssl.SSLWantReadError:
+            raise self._waiting_for(room=False) from None
+        except ssl.SSLWantWriteError:
+            raise self._waiting_for(room=True) from None
+        except ssl.SSLError as error:
+            if error.reason in _NOT_TLS:
+                self._say_that_it_is_tls()
+            raise
+        self.is_open = True
+
+    def _say_that_it_is_tls(self) -> None:
+        """Send the alert that OpenSSL leaves out; as in Java, so that a plain client can tell."""
+        plain = socket.socket
+        with contextlib.suppress(OSError):
+            plain.recv(self._socket, _DRAINED_BYTES)  # what is unread would reset the connection
+            plain.send(self._socket, _ALERT)
+
+    def certificate(self) -> bytes | None:
+        """The certificate that the peer has shown, as DER."""
+        return self._socket.getpeercert(binary_form=True) or None
+
+    def keeps_bytes(self) -> bool:
+        return self._socket.pending() > 0
+
+    def receive_into(self, buffers: Sequence[memoryview]) -> int:
+        received, receive = 0, self._socket.recv_into
+        try:
+            for buffer in buffers:
+                at, size = 0, len(buffer)
+                while at < size:  # a call decrypts one record at most
+                    count = receive(buffer[at:] if at else buffer)
+                    if count == 0:
+                        return received
+                    at += count
+                    received += count
+        except ssl.SSLWantReadError:
+            if not received:
+                raise self._waiting_for(room=False) from None
+        except ssl.SSLWantWriteError:
+            waiting = self._waiting_for(room=True)
+            if not received:
+                raise waiting from None
+        return received
+
+    def _waiting_for(self, *, room: bool) -> BlockingIOError:
+        self.receiving_needs_room = room
+        return BlockingIOError()
+
+    def unread_bytes(self) -> int:
+        count = array.array("i", [0])
+        fcntl.ioctl(self._fileno, termios.FIONREAD, count)
+        return count[0] + self._socket.pending()
+
+    def send(self, parts: Sequence[Any], *, more: bool) -> int:  # noqa: ARG002  TCP_NODELAY is on
+        sent = 0
+        try:
+            for chunk in _chunks(parts):
+                sent += self._write(chunk)
+        except BlockingIOError:
+            if not sent:
+                raise
+        return sent
+
+    def send_file(self, descriptor: int, position: int, size: int) -> int:
+        scratch = self._scratch
+        count = os.preadv(descriptor, [scratch[: min(size, len(scratch))]], position)
+        return self.send((scratch[:count],), more=False) if count else 0
+
+    def _write(self, chunk: Any) -> int:
+        try:
+            return self._socket.send(chunk)
+        except ssl.SSLWantWriteError:
+            raise BlockingIOError from None
+        except ssl.SSLWantReadError:
+            raise ConnectionError("the peer has begun another handshake") from None
+
+    def close(self) -> None:
+        if self.is_open:
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.unwrap()  # says that this is the end, and waits for no answer
+        self._socket.close()
+
+
+def _chunks(parts: Sequence[Any]) -> Iterator[Any]:
+    """The bytes of all parts, in writes of a good size; small neighbours are joined.
+
+    If more parts follow at another call, the first chunk has at least the bytes that it had.
+    """
+    joined: list[Any] = []
+    size = 0
+    for part in parts:
+        if joined and size + len(part) > _RECORD_BYTES:
+            yield joined[0] if len(joined) == 1 else b"".join(joined)
+            joined, size = [], 0
+        if len(part) < _RECORD_BYTES:
+            joined.append(part)
+            size += len(part)
+            continue
+        view = memoryview(part)
+        for at in range(0, len(view), _CHUNK_BYTES):
+            yield view[at : at + _CHUNK_BYTES]
+    if joined:
+        yield joined[0] if len(joined) == 1 else b"".join(joined)

@@ -1,0 +1,153 @@
+"""The authorizer: whether a principal may do something, by Kafka's `StandardAuthorizer`. Pure.
+
+A super user may do everything. Otherwise what denies wins over what allows, and where nothing does
+either, the answer is no; with `allow.everyone.if.no.acl.found` it is yes for a resource that no ACL
+is about at all, of anybody.
+
+An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
+are. Answers are remembered until an ACL changes. `version` tells whether one has, for what was
+allowed before and is done later: a right is checked where its effect happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final, TypeVar
+
+from drumlin.broker.rights.acls import (
+    ANY_NAME,
+    IMPLIED_BY,
+    Kind,
+    Operation,
+    Pattern,
+    Permission,
+    Rule,
+    Target,
+)
+
+#: Answers that are remembered, of all principals together.
+_REMEMBERED_MAX: Final = 100_000
+
+_NO_NAME: Final = "hardcode"
+
+T = TypeVar("T")
+_Asked = tuple[str, str, Operation, Kind, str]
+
+
+class Authorizer:
+    """Answers by the ACLs that it was told of."""
+
+    def __init__(self, super_users: Collection[str], *, allows_without_acls: bool) -> None:
+        """`super_users`: type and name, as "User:admin"."""
+        self._super_users = frozenset(super_users)
+        self._allows_without_acls = allows_without_acls
+        self._literal: dict[tuple[Kind, str], frozenset[Rule]] = {}
+        self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}
+        self._lengths: dict[Kind, list[int]] = {}  # of prefixes, ascending
+        self._remembered: dict[_Asked, bool] = {}
+        #: Changes with every ACL.
+        self.version = 0
+
+    def put(self, target: Target, rules: frozenset[Rule]) -> None:
+        """Replace the ACLs of a target; none remove it."""
+        kind, pattern, name = target
+        if pattern is Pattern.LITERAL:
+            _put(self._literal, (kind, name), rules)
+        else:
+            prefixed = self._prefixed.setdefault(kind, {})
+            _put(prefixed, name, rules)
+            self._lengths[kind] = sorted({len(each) for each in prefixed})
+        self._remembered.clear()
+        self.version += 1
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str
+    ) -> bool:
+        """Whether the principal may do this on the resource with that name."""
+        asked = (principal, host, operation, kind, name)
+        answer = self._remembered.get(asked)
+        if answer is None:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            answer = self._remembered[asked] = self._decide(*asked)
+        return answer
+
+    def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
+        """Whether the principal may do this on any resource of the kind at all."""
+        # As in Kafka, by any name that nobody uses: for super users, and where there are no ACLs.
+        if self.allows(principal, host, operation, kind, _NO_NAME):
+            return True
+        denied, allowed = self._by_permission(principal, host, operation, kind)
+        if Target(kind, Pattern.LITERAL, ANY_NAME) in denied:
+            return False
+        return any(not _is_dominated(each, denied) for each in allowed)
+
+    def _by_permission(
+        self, principal: str, host: str, operation: Operation, kind: Kind
+    ) -> tuple[set[Target], set[Target]]:
+        denied, allowed = set[Target](), set[Target]()
+        for target, rules in self._targets(kind):
+            for rule in rules:
+                if not rule.is_for(principal, host):
+                    continue
+                if rule.operation not in (operation, Operation.ALL):
+                    continue
+                (denied if rule.permission is Permission.DENY else allowed).add(target)
+        return denied, allowed
+
+    def _targets(self, kind: Kind) -> Iterable[tuple[Target, frozenset[Rule]]]:
+        for (each, name), rules in self._literal.items():
+            if each is kind:
+                yield Target(kind, Pattern.LITERAL, name), rules
+        for prefix, rules in self._prefixed.get(kind, {}).items():
+            yield Target(kind, Pattern.PREFIXED, prefix), rules
+
+    def _decide(
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        sufficient = {operation, Operation.ALL} | IMPLIED_BY.get(operation, frozenset())
+        is_allowed = is_mentioned = False
+        for rules in self._about(kind, name):
+            is_mentioned = True
+            for rule in rules:
+                if not rule.is_for(principal, host):
+                    continue
+                if rule.permission is Permission.ALLOW:
+                    is_allowed = is_allowed or rule.operation in sufficient
+                elif rule.operation in (operation, Operation.ALL):
+                    return False
+        return is_allowed if is_mentioned else self._allows_without_acls
+
+    def _about(self, kind: Kind, name: str) -> Iterable[frozenset[Rule]]:
+        """The ACLs of all targets that match the resource."""
+        for literal in {name, ANY_NAME}:
+            rules = self._literal.get((kind, literal))
+            if rules is not None:
+                yield rules
+        prefixed = self._prefixed.get(kind)
+        if prefixed:
+            for length in self._lengths[kind]:
+                if length > len(name):
+                    break
+                rules = prefixed.get(name[:length])
+                if rules is not None:
+                    yield rules
+
+
+def _put(by_name: dict[T, frozenset[Rule]], name: T, rules: frozenset[Rule]) -> None:
+    if rules:
+        by_name[name] = rules
+    else:
+        by_name.pop(name, None)
+
+
+def _is_dominated(allowed: Target, denied: Collection[Target]) -> bool:
+    """Whether all that `allowed` matches is denied by one other pattern."""
+    for each in denied:
+        if each.pattern is Pattern.PREFIXED and allowed.name.startswith(each.name):
+            return True
+        if each == allowed:
+            return True
+    return False

@@ -1,0 +1,36 @@
+"""A session: for whom the requests of a connection are made."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+#: The principal of a peer that has not shown who it is, and need not.
+ANONYMOUS: Final = "User:ANONYMOUS"
+#: The principal of a peer that has to show who it is, and has not yet. It may do nothing.
+NOBODY: Final = ""
+
+
+#: A principal, and the listener by which it has come.
+Owner: TypeAlias = tuple[str, str]
+
+
+class Session(NamedTuple):
+    """The result of letting a peer in. Immutable: a request keeps the one it came with.
+
+    A new login on the same connection (KIP-368) replaces it.
+    """
+
+    #: Type and name, as in ACLs: "User:alice".
+    principal: str
+    #: The address, as in ACLs.
+    host: str
+    listener: str
+    #: Whether it was a delegation token that has logged in.
+    is_by_token: bool = False
+    #: `time.monotonic()` at which the peer must have logged in again; None: never.
+    ends_at_s: float | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of what is kept for the peer's later requests, on whatever connection."""
+        return self.principal, self.listener

@@ -1,0 +1,28 @@
+"""The rights on configurations, by the type of the resource."""
+
+from __future__ import annotations
+
+from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
+from drumlin.broker.context import RequestContext
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.metadata.image import ResourceType
+
+_OF_CLUSTER = frozenset({ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS})
+
+
+def require_config_right(
+    context: RequestContext, operation: Operation, resource_type: int, name: str
+) -> None:
+    """Ask for a right on the configuration of a resource.
+
+    There are none on types that do not exist: whoever names one learns that.
+
+    Raises:
+        KafkaError: the request's principal may not do this.
+    """
+    if resource_type == ResourceType.TOPIC:
+        context.require(operation, Kind.TOPIC, name)
+    elif resource_type == ResourceType.GROUP:
+        context.require(operation, Kind.GROUP, name)
+    elif resource_type in _OF_CLUSTER:
+        context.require_cluster(operation)

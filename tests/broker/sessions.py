@@ -1,0 +1,16 @@
+"""The session of a client on a plain listener, for tests that call handlers."""
+
+from __future__ import annotations
+
+from drumlin.broker.login.doors import Door
+from drumlin.broker.rights.session import ANONYMOUS, Session
+
+SESSION = Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+
+
+class PlainDoor(Door):
+    """The door of a plain listener."""
+
+    def __init__(self) -> None:
+        self.listener = "PLAINTEXT"
+        self._context = self._login = None
