@@ -310,3 +310,22 @@ def test_what_only_older_kafka_knows_is_stored_and_means_nothing() -> None:
     config.update_dynamic({"zookeeper.session.timeout.ms": "no number"}, {})
     assert config.cluster_wide == {"zookeeper.session.timeout.ms": "no number"}
     assert config.value("zookeeper.session.timeout.ms") == 18_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.outside.ssl.keystore.location",
+        "listener.name.outside.plain.sasl.jaas.config",
+        "ssl.cipher.suites",
+    ],
+)
+def test_what_secures_a_listener_stays(name: str) -> None:
+    listeners = {
+        "listeners": "PLAINTEXT://:1,OUTSIDE://:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL",
+    }
+    config = BrokerConfig.load(listeners)
+    with pytest.raises(ConfigError, match="cannot be changed while the broker runs"):
+        config.check_dynamic({}, {name: "secret"})
+    config.check_dynamic({}, {"listener.name.plaintext.ssl.cipher.suites": "a"})

@@ -225,6 +225,25 @@ class BrokerConfig:
         given = self._with_changes(cluster_wide, per_broker)
         values, _ = _resolve(given)
         check_change(self._values, values, given, self.listeners)
+        self._check_secured(given)
+
+    def _check_secured(self, given: Mapping[str, str]) -> None:
+        """Check that nothing by which listeners are secured is changed: they would keep it, and the
+        broker might not start again.
+
+        Raises:
+            ConfigError: something is.
+        """
+        protocols = self.listener_security_protocol_map
+        secured = {each for each, protocol in protocols.items() if protocol != "PLAINTEXT"}
+        for name in sorted(given.keys() | self._given.keys()):
+            listener, key = of_a_listener(name) or ("", name)
+            is_of_secured = listener.upper() in secured or (not listener and secured)
+            if not is_of_secured or given.get(name) == self._given.get(name):
+                continue
+            if key.startswith(("ssl.", "sasl.")) or key.endswith(_OF_MECHANISMS):
+                allowed = "cannot be changed while the broker runs, yet"
+                raise ConfigError(name, "...", allowed)
 
     def update_dynamic(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
@@ -272,7 +291,7 @@ class BrokerConfig:
 #: What may be different for a listener.
 _OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth", "connection.failed")
 #: Of a listener and a mechanism of SASL.
-_LOGIN_MODULE: Final = ".sasl.jaas.config"
+_OF_MECHANISMS: Final = (".sasl.jaas.config", ".sasl.server.callback.handler.class")
 
 
 def _has_effect(name: str, listeners: Collection[str]) -> bool:
@@ -283,7 +302,7 @@ def _has_effect(name: str, listeners: Collection[str]) -> bool:
     if listener.upper() not in listeners:
         return False
     is_known = key in keys and keys[key].has_effect and key.startswith(_OF_LISTENERS)
-    return is_known or key.endswith(_LOGIN_MODULE)
+    return is_known or key.endswith(_OF_MECHANISMS)
 
 
 def _absolute(path: str) -> str:

@@ -82,6 +82,7 @@ class Server:
         #: Peers that have not shown who they are, and since when; the first came first.
         self._strangers: dict[Handshake | Connection, float] = {}
         self._has_none = asyncio.Event()
+        self._count = 0  # of connections and handshakes
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
         self._silent_until = 0.0  # until then, shortages that prevent accepting are not logged
@@ -143,7 +144,7 @@ class Server:
             loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
 
     def _refusal(self, host: str) -> str | None:
-        if self._per_ip.total() >= self.limits.max_connections:
+        if self._count >= self.limits.max_connections:
             return f"max.connections={self.limits.max_connections} reached"
         allowed = self.limits.per_ip(host)
         if self._per_ip[host] >= allowed:
@@ -171,6 +172,7 @@ class Server:
             sock.close()
             return
         self._per_ip[host] += 1
+        self._count += 1
         if channel.is_open:
             self._connect(door, channel)
             return
@@ -235,6 +237,7 @@ class Server:
         self._leave(connection.peer_host)
 
     def _leave(self, host: str) -> None:
+        self._count -= 1
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
