@@ -173,7 +173,7 @@ def test_java_producer(bootstrap: str, topic: str, unique: Name) -> None:
     described = _transactions(bootstrap, "describe", "--transactional-id", name)
     header, line = described[0], described[1]
     assert line[header.index("TransactionState")] == "CompleteCommit"
-    assert int(line[header.index("ProducerEpoch")]) > 5
+    assert int(line[header.index("ProducerEpoch")]) > 0
     assert name in [each[0] for each in _transactions(bootstrap, "list") if each]
 
 

@@ -22,7 +22,8 @@ from drumlin.client.client import Client
 from drumlin.spark import Landing, lake_files, land, landed
 from drumlin.spark.landing.rows.mode import Mode
 from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets import delta, iceberg, s3
+from drumlin.spark.landing.targets import delta, iceberg
+from drumlin.spark.landing.targets.s3_lake import lake as s3
 from drumlin.spark.landing.targets.s3_lake.session import options_for_delta
 from examples.conftest import NewTopic
 from examples.killing import killed_once

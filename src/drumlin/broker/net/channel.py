@@ -32,6 +32,12 @@ class Channel(Protocol):
     def shake_hands(self) -> None:
         """Go on with the handshake, until `is_open`."""
 
+    def end_sending(self) -> None:
+        """Send nothing more, after a handshake that has failed."""
+
+    def is_drained(self) -> bool:
+        """Drop what has come after a failed handshake; whether that was the end."""
+
     def certificate(self) -> bytes | None:
         """The certificate that the peer of an open channel has shown, as DER."""
 
@@ -70,6 +76,12 @@ class PlainChannel:
 
     def shake_hands(self) -> None:
         """A plain connection begins with its first request."""
+
+    def end_sending(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def is_drained(self) -> bool:
+        return True
 
     def certificate(self) -> bytes | None:
         return None

@@ -7,10 +7,15 @@ of all connections that have more to do: a thousand peers that come at once do n
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from typing import Final
 
 from drumlin.broker.net.channel import Channel
 from drumlin.turns import Rounds
+
+#: How long a refused peer may take to read why.
+_LINGER_S: Final = 1.0
 
 
 class Handshake:
@@ -61,11 +66,30 @@ class Handshake:
             self._channel.shake_hands()
         except BlockingIOError:
             self._wait()
+        except ssl.SSLError as error:
+            self._refuse(error)
         except OSError as error:
             self.close(error)
         else:
             self._is_over = True
             self._on_open(self, self._channel)
+
+    def _refuse(self, error: ssl.SSLError) -> None:
+        """Let the peer read why: what it has sent meanwhile would reset the connection."""
+        descriptor = self._channel.fileno()
+        timer = self._loop.call_later(_LINGER_S, self.close, error)
+
+        def forget() -> None:
+            timer.cancel()
+            self._loop.remove_reader(descriptor)
+
+        self._channel.end_sending()
+        self._loop.add_reader(descriptor, self._drain, error)
+        self._forget = forget
+
+    def _drain(self, error: ssl.SSLError) -> None:
+        if self._channel.is_drained():
+            self.close(error)
 
     def close(self, reason: Exception | str | None) -> None:
         """End it, unless it is over."""

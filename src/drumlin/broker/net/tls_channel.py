@@ -82,10 +82,20 @@ class TlsChannel:
 
     def _say_that_it_is_tls(self) -> None:
         """Send the alert that OpenSSL leaves out; as in Java, so that a plain client can tell."""
-        plain = socket.socket
         with contextlib.suppress(OSError):
-            plain.recv(self._socket, _DRAINED_BYTES)  # what is unread would reset the connection
-            plain.send(self._socket, _ALERT)
+            socket.socket.send(self._socket, _ALERT)
+
+    def end_sending(self) -> None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+
+    def is_drained(self) -> bool:
+        try:
+            return not socket.socket.recv(self._socket, _DRAINED_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
 
     def certificate(self) -> bytes | None:
         """The certificate that the peer has shown, as DER."""

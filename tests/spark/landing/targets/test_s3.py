@@ -13,8 +13,8 @@ from pyarrow import fs
 from drumlin.spark.landing.rows import small_files
 from drumlin.spark.landing.rows.rows import Rows
 from drumlin.spark.landing.s3_account import S3Account
-from drumlin.spark.landing.targets import s3_folder
 from drumlin.spark.landing.targets.delta import Table
+from drumlin.spark.landing.targets.s3_lake import folder as s3_folder
 from drumlin.spark.landing.targets.s3_lake.lake import S3Lake
 from drumlin.spark.landing.targets.s3_lake.session import options_for_delta
 from drumlin.spark.landing.targets.target import (

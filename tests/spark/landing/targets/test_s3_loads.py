@@ -20,7 +20,8 @@ from obstore.store import MemoryStore
 from drumlin.spark.landing.rows import small_files
 from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.rows import Rows
-from drumlin.spark.landing.targets import s3, s3_folder
+from drumlin.spark.landing.targets.s3_lake import folder as s3_folder
+from drumlin.spark.landing.targets.s3_lake import lake as s3
 from drumlin.spark.landing.targets.target import LandingRefused, OtherRun, Position
 from rig.depth import IS_DEEP
 from spark.landing.targets.local_batch import LocalBatch, records
