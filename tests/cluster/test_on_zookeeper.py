@@ -129,6 +129,7 @@ def test_everything_is_there_after_a_kill(broker: DrumlinServer, operator: Opera
     assert state == layout.StateNode(1, 0, (1,), 2)
 
 
+@pytest.mark.deep
 def test_without_zookeeper_it_serves_on(
     broker: DrumlinServer, mortal_zookeeper: ZooKeeper, operator: Operator
 ) -> None:

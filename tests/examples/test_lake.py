@@ -271,6 +271,7 @@ def test_the_lake_is_a_table(load: Load) -> None:
     assert _table(load.spark, str(load.folder)) == load.state()
 
 
+@pytest.mark.deep
 def test_a_lake_on_hadoop(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A task is killed, and a rival comes too late."""
     dying = killed_once(parquet.write_files, tmp_path / "killed")

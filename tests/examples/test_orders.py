@@ -34,6 +34,7 @@ def _written(client: Client, topic: str) -> list[tuple[str, Any, Any]]:
     ]
 
 
+@pytest.mark.deep
 def test_orders_find_their_customers(
     pipeline: Callable[[str], ModuleType],
     spark: SparkSession,

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 _PER_START = 500
 
 
-@pytest.mark.parametrize("is_killed", [pytest.param(False, marks=pytest.mark.deep), True])
+@pytest.mark.deep
+@pytest.mark.parametrize("is_killed", [False, True])
 def test_partitions_go_along(make_server: MakeServer, is_killed: bool) -> None:
     server = make_server()
     written: list[str] = []

@@ -25,7 +25,7 @@ def secured_drumlin(
     server.check_output()
 
 
-@pytest.fixture(scope="session", params=["kafka", "drumlin"])
+@pytest.fixture(scope="session", params=[pytest.param("kafka", marks=pytest.mark.deep), "drumlin"])
 def secured(request: pytest.FixtureRequest) -> Secured:
     """Apache Kafka, and Drumlin, which does the same."""
     found: Secured = request.getfixturevalue(f"secured_{request.param}")

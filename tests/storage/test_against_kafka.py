@@ -166,6 +166,7 @@ def _open_kafkas(path: Path) -> tuple[LogDirectories, PartitionLog]:
     return logs, log
 
 
+@pytest.mark.deep
 def test_a_data_dir_goes_from_kafka_to_us_and_back(tmp_path: Path, kafka: ApacheKafka) -> None:
     _produce(kafka.port)
     path = tmp_path / "data"

@@ -80,6 +80,7 @@ def test_it_is_there_within_the_block_and_gone_after_it(temporary: Path) -> None
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_data_survive_a_restart_and_a_kill_and_the_port_stays() -> None:
     with broker() as started, started.topic("kept") as topic:
         port = started.port

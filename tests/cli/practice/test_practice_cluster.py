@@ -57,6 +57,7 @@ def wait_for_health(run: Run, cluster: PracticeCluster) -> dict[str, Any]:
     return wait_until(healthy, "all replicas to be in sync", 90)
 
 
+@pytest.mark.deep
 def test_a_broker_is_killed_missed_and_started_again(run: Run, make: Make) -> None:
     cluster = make()
     cluster.start("--racks", "a,b")

@@ -102,6 +102,7 @@ def query(bucket: Bucket) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
         yield rows
 
 
+@pytest.mark.deep
 def test_a_lake_grows_by_what_is_new(
     load: Load,
     bucket: Bucket,

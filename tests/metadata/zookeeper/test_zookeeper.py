@@ -217,6 +217,7 @@ def test_a_deletion_that_broke_off_is_finished(in_zookeeper: Stores, operator: O
     in_zookeeper.run(look)
 
 
+@pytest.mark.deep
 def test_a_topic_of_very_many_partitions(in_zookeeper: Stores, operator: Operator) -> None:
     """It takes several transactions to create and to delete it."""
 

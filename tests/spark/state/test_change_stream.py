@@ -75,6 +75,7 @@ def put(topic: Topic, first: int, count: int) -> None:
     )
 
 
+@pytest.mark.deep
 def test_across_restarts(spark: SparkSession, address: str, tmp_path: Path) -> None:
     topic = Topic(address, 2).create()
     feed = Feed(spark, topic, tmp_path, maxOffsetsPerTrigger=60)

@@ -161,7 +161,9 @@ def broker(tmp_path: Path) -> Iterator[DrumlinServer]:
         server.close()
 
 
-@pytest.fixture(params=["classic", pytest.param("consumer", marks=pytest.mark.deep)])
+@pytest.fixture(
+    params=[pytest.param(each, marks=pytest.mark.deep) for each in ("classic", "consumer")]
+)
 def group(
     request: pytest.FixtureRequest, broker: DrumlinServer, zookeeper: ZooKeeper, tmp_path: Path
 ) -> Iterator[MovingGroup]:
