@@ -9,11 +9,12 @@ listener takes them only if its login module says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,6 +26,17 @@ _log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT_S: Final = 10
 _KEYS_BYTES_MAX: Final = 1 << 20
+#: The end of the year 9999: later times are not meant.
+_LAST_S: Final = 253_402_300_799
+#: What comes of tokens and keys that make no sense: not all of them are the library's own errors.
+_UNREADABLE: Final = (
+    jwt.PyJWTError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 #: Between two attempts to read keys.
 _PAUSE_S: Final = 1.0
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -54,7 +66,7 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     name, ends_at_s = claims.get(rules.name_claim), claims.get("exp")
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"the claim {rules.name_claim} has no name")
-    if not isinstance(ends_at_s, int | float):
+    if not isinstance(ends_at_s, int | float) or not 0 <= ends_at_s <= _LAST_S:
         raise TokenRefused("the claim exp has no time")
     scopes = claims.get(rules.scope_claim, [])
     if isinstance(scopes, str):
@@ -62,6 +74,19 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     if not isinstance(scopes, list) or not all(isinstance(each, str) for each in scopes):
         raise TokenRefused(f"the claim {rules.scope_claim} has no scopes")
     return Bearer(name, int((ends_at_s - time.time()) * 1000))
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse what the library cannot read: infinite times and deep nesting are not its errors.
+
+    Raises:
+        TokenRefused: the token is not valid.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise TokenRefused(str(error)) from None
 
 
 class UnsecuredTokens:
@@ -75,16 +100,20 @@ class UnsecuredTokens:
         Raises:
             TokenRefused: the token is not valid.
         """
-        try:
+        with _refusing():
             if jwt.get_unverified_header(token).get("alg") != "none":
                 raise TokenRefused("it is signed, and there is no key to look at that")
             claims = jwt.decode(
                 token,
-                options={"verify_signature": False, "verify_exp": True, "verify_aud": False},
+                options={
+                    "verify_signature": False,
+                    "verify_exp": True,
+                    "verify_iat": True,
+                    "verify_nbf": True,
+                    "verify_aud": False,
+                },
                 leeway=self._rules.skew_s,
             )
-        except jwt.PyJWTError as error:
-            raise TokenRefused(str(error)) from None
         return bearer_of(claims, self._rules)
 
 
@@ -106,12 +135,10 @@ class SignedTokens:
         Raises:
             TokenRefused: the token is not valid, or there are no keys yet.
         """
-        try:
+        with _refusing():
             key_id = jwt.get_unverified_header(token).get("kid")
-        except jwt.PyJWTError as error:
-            raise TokenRefused(str(error)) from None
         key = await self._key(key_id)
-        try:
+        with _refusing():
             claims = jwt.decode(
                 token,
                 key=key,
@@ -121,8 +148,6 @@ class SignedTokens:
                 leeway=self.rules.skew_s,
                 options={"require": ["exp", "iat"]},
             )
-        except jwt.PyJWTError as error:
-            raise TokenRefused(str(error)) from None
         return bearer_of(claims, self.rules)
 
     async def _key(self, key_id: object) -> jwt.PyJWK:
@@ -148,7 +173,7 @@ class SignedTokens:
         try:
             self._keys = await asyncio.to_thread(read_keys, self.url)
             self._read_at_s = time.monotonic()
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+        except (OSError, *_UNREADABLE) as error:
             _log.error("the keys of tokens cannot be read from %s: %s", self.url, error)
 
 
@@ -156,7 +181,7 @@ def read_keys(url: str) -> dict[str | None, jwt.PyJWK]:
     """The keys for signatures at a URL, by their ids. Blocks.
 
     Raises:
-        OSError, ValueError, jwt.PyJWTError: they cannot be read.
+        OSError, or one of `_UNREADABLE`: they cannot be read.
     """
     with urllib.request.urlopen(url, timeout=_FETCH_TIMEOUT_S) as answer:  # noqa: S310  an operator's
         text = answer.read(_KEYS_BYTES_MAX + 1)

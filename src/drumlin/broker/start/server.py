@@ -176,12 +176,16 @@ class Server:
         if channel.is_open:
             self._connect(door, channel)
             return
-        handshake = Handshake(
-            channel,
-            self._router.rounds,
-            on_open=partial(self._opened, door),
-            on_end=self._turned_away,
-        )
+        try:
+            handshake = Handshake(
+                channel,
+                self._router.rounds,
+                on_open=partial(self._opened, door),
+                on_end=self._turned_away,
+            )
+        except OSError:  # the loop cannot watch it
+            self._give_up(channel)
+            return
         self._add_stranger(handshake)
 
     def _connect(self, door: Door, channel: Channel) -> None:
@@ -198,13 +202,19 @@ class Server:
             )
         except NotLetIn as refusal:
             self._log_refusal(channel.peer_host, str(refusal))
-            channel.close()
-            self._leave(channel.peer_host)
+            self._give_up(channel)
+            return
+        except OSError:  # the loop cannot watch it
+            self._give_up(channel)
             return
         self._connections.add(connection)
         self._has_none.clear()
         if connection.is_stranger:
             self._add_stranger(connection)
+
+    def _give_up(self, channel: Channel) -> None:
+        channel.close()
+        self._leave(channel.peer_host)
 
     def _opened(self, door: Door, handshake: Handshake, channel: Channel) -> None:
         self._strangers.pop(handshake, None)
