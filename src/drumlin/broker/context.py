@@ -44,6 +44,7 @@ from drumlin.tuples import from_tuple
 if TYPE_CHECKING:
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
+    from drumlin.broker.login.delegation_tokens import DelegationTokens
     from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
     from drumlin.broker.remote.log_ends import LogEnds
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 class Services(Coordinators, Protocol):
     """The parts of the broker that a handler may use."""
 
+    delegation_tokens: DelegationTokens
     fetch_sessions: FetchSessions
     log_moves: LogMoves
     log_ends: LogEnds

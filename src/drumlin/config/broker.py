@@ -63,6 +63,9 @@ class BrokerConfig:
     controlled_shutdown_enable: bool
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int

@@ -47,6 +47,7 @@ class SecuredKafka(ApacheKafka):
             ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "of the tests",
             "connection.failed.authentication.delay.ms": "10",
         }
         self.settings |= listener_settings(certificates, keys)

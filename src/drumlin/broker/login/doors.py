@@ -12,8 +12,9 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
-from drumlin.broker.login.login_settings import Credentials, login_settings
+from drumlin.broker.login.login_settings import login_settings
 from drumlin.broker.login.mapping_rules import MappingRules, NoRule
+from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.names import distinguished_name
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.net.channel import Channel, PlainChannel
@@ -85,7 +86,7 @@ class Door:
 def doors_of(config: BrokerConfig, credentials: Credentials) -> dict[str, Door]:
     """The doors of all listeners, by their names. Reads files.
 
-    `credentials`: of users, for SCRAM.
+    `credentials`: of users and tokens, for SCRAM.
 
     Raises:
         ConfigError: a listener's settings are not valid.

@@ -15,7 +15,7 @@ from drumlin.broker.login.mechanisms import oauthbearer, plain
 from drumlin.broker.login.mechanisms.exchange import Exchange
 from drumlin.broker.login.mechanisms.oauthbearer import OAuthBearerExchange, Validate
 from drumlin.broker.login.mechanisms.plain import PlainExchange
-from drumlin.broker.login.mechanisms.scram import HASHES, ScramCredential, ScramExchange
+from drumlin.broker.login.mechanisms.scram import HASHES, Credentials, ScramExchange
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
@@ -23,9 +23,6 @@ from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
-
-#: The credential of a user, by mechanism and name.
-Credentials = Callable[[str, str], ScramCredential | None]
 
 _USER: Final = "user_"
 #: Options of a login module that takes tokens without a signature.
@@ -44,9 +41,7 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
         if mechanism == plain.MECHANISM:
             mechanisms[mechanism] = partial(PlainExchange, _users(config, listener))
         elif mechanism in HASHES:
-            mechanisms[mechanism] = partial(
-                ScramExchange, mechanism, partial(credentials, mechanism)
-            )
+            mechanisms[mechanism] = partial(ScramExchange, mechanism, credentials)
         elif mechanism == oauthbearer.MECHANISM:
             mechanisms[mechanism] = partial(OAuthBearerExchange, _validator(config, listener))
         else:

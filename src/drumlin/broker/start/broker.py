@@ -23,8 +23,9 @@ from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.login.between_brokers import security_between_brokers
+from drumlin.broker.login.delegation_tokens import tokens_of
 from drumlin.broker.login.doors import doors_of
-from drumlin.broker.login.mechanisms.scram import ScramCredential
+from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
@@ -104,6 +105,7 @@ class Broker:
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
+        self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
         security = security_between_brokers(config)
         self.peers = Peers(config, metadata.image, self.threads, security)
         self.remote_transactions = RemoteTransactions(self.peers)
@@ -143,7 +145,7 @@ class Broker:
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
         self.server = Server(
-            self._router, _limits(config), bound, doors_of(config, self._credential)
+            self._router, _limits(config), bound, doors_of(config, self._credentials())
         )
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
@@ -169,8 +171,13 @@ class Broker:
     def node_id(self) -> int:
         return self.config.node_id
 
-    def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
-        return credential_of(self.metadata.image, mechanism, name)
+    def _credentials(self) -> Credentials:
+        return Credentials(
+            lambda *asked: credential_of(self.metadata.image, *asked),
+            lambda mechanism, token_id: self.delegation_tokens.login_of(
+                mechanism, token_id, self.clock.wall_ms()
+            ),
+        )
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The current name of the topic with this id.

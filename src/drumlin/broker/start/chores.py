@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.login.delegation_tokens import DelegationTokens, remove_over
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.start.server import Server
@@ -31,6 +32,7 @@ class Kept(BrokerData, Protocol):
     hosting: HostedPartitions
     replicas: Replicas
     server: Server
+    delegation_tokens: DelegationTokens
 
 
 def start_upkeep(broker: Kept, cycles: Cycles) -> None:
@@ -45,6 +47,11 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     cycles.every(_SECOND_MS, "retention that waited", lambda: _retain_held(broker))
     cycles.every(_SECOND_MS, "removal", lambda: broker.threads.administering(logs.remove_doomed))
     cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
+    cycles.every(
+        config.delegation_token_expiry_check_interval_ms,
+        "delegation tokens",
+        lambda: remove_over(broker.delegation_tokens, broker.metadata, broker.clock.wall_ms()),
+    )
     cycles.every(
         config.log_flush_offset_checkpoint_interval_ms,
         "checkpoints",
