@@ -42,6 +42,7 @@ def settings_for(server: ZooKeeper, certificates: Certificates, **more: str) -> 
     }
 
 
+@pytest.mark.deep
 def test_a_broker_with_a_certificate_and_a_name(
     make_broker: MakeBroker, guarded: ZooKeeper, certificates: Certificates
 ) -> None:
