@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.start.server import Server
@@ -31,6 +32,9 @@ class Kept(BrokerData, Protocol):
     hosting: HostedPartitions
     replicas: Replicas
     server: Server
+
+    @property
+    def renewal(self) -> Renewal: ...
 
 
 def start_upkeep(broker: Kept, cycles: Cycles) -> None:
@@ -70,6 +74,7 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         lambda: logs.expire_producers(config.producer_id_expiration_ms),
     )
     cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
+    cycles.every(_SECOND_MS, "certificates", broker.renewal.look)
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 
 
