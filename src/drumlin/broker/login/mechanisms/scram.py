@@ -145,7 +145,7 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         shown = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(shown, credential.stored_key) or not self._is_known:
-            raise refused_by(self._mechanism)
+            raise refused_by(self._mechanism, self._name if self._is_known else None)
         proved = hmac.digest(credential.server_key, message, self._hash)
         return Accepted(b"v=" + base64.b64encode(proved), self._name)
 
