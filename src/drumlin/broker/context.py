@@ -38,8 +38,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
 from drumlin.broker.rights.acls import ALL_OPERATIONS, CLUSTER_NAME, OPERATIONS, Kind, Operation
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.rights.denials import denied
 from drumlin.tuples import from_tuple
+from drumlin.wire.messages import API_KEYS
 
 if TYPE_CHECKING:
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.wire.messages import EncodedBody, RequestHeader
     from drumlin.wire.schema.declaration import Message
+
+
+_NAMES: Final = {key: name for name, key in API_KEYS.items()}
 
 
 class Services(Coordinators, Protocol):
@@ -75,11 +80,25 @@ class RequestContext(NamedTuple):
     session: Session
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether the request's principal may do this."""
+        """Whether the request's principal may do this. The audit log is told."""
+        authorizer, session = self.broker.authorizer, self.session
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows(session.principal, session.host, operation, kind, name)
+        if not allowed or AUDIT.tells_allowed:
+            AUDIT.decision(authorizer, session, (operation, kind, name), self._api)
+        return allowed
+
+    def sees(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Like `may`, for what nobody has asked for by its name: the audit log is not told."""
         authorizer, session = self.broker.authorizer, self.session
         return authorizer is None or authorizer.allows(
             session.principal, session.host, operation, kind, name
         )
+
+    @property
+    def _api(self) -> str | None:
+        return _NAMES.get(self.header.api_key)
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         """
@@ -89,22 +108,31 @@ class RequestContext(NamedTuple):
         if not self.may(operation, kind, name):
             raise denied(kind)
 
-    def topic_right(self, operation: Operation) -> Callable[[str], bool] | None:
-        """Whether the principal may do this on a topic, by its name; None: on every topic."""
+    def topic_right(
+        self, operation: Operation, *, is_named: bool = True
+    ) -> Callable[[str], bool] | None:
+        """Whether the principal may do this on a topic, by its name; None: on every topic.
+
+        `is_named`: the request names the topics, so that the audit log is told.
+        """
         if self.broker.authorizer is None:
             return None
-        return partial(self.may, operation, Kind.TOPIC)
+        return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
 
     def operations(self, kind: Kind, name: str) -> int:
         """The operations that the principal may do, as the set of bits of an answer."""
         if self.broker.authorizer is None:
             return ALL_OPERATIONS[kind]
-        allowed = (each for each in OPERATIONS[kind] if self.may(each, kind, name))
+        allowed = (each for each in OPERATIONS[kind] if self.sees(each, kind, name))
         return sum(1 << each for each in allowed)
 
     def may_cluster(self, operation: Operation) -> bool:
         """Like `may`, for the cluster."""
         return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
+
+    def sees_cluster(self, operation: Operation) -> bool:
+        """Like `sees`, for the cluster: where another right would do as well."""
+        return self.sees(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def require_cluster(self, operation: Operation) -> None:
         """Like `require`, for the cluster."""
@@ -112,7 +140,7 @@ class RequestContext(NamedTuple):
 
     def cluster_operations(self) -> int:
         """Like `operations`, for the cluster: none without the right to describe it."""
-        if not self.may_cluster(Operation.DESCRIBE):
+        if not self.sees_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(Kind.CLUSTER, CLUSTER_NAME)
 

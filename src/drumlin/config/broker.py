@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.config.config_error import ConfigError
-from drumlin.config.consistency import check_change, check_guards, check_together
+from drumlin.config.consistency import (
+    check_change,
+    check_guards,
+    check_together,
+    is_key_or_certificate,
+)
 from drumlin.config.hints import known_broker_key
 from drumlin.config.keys import Key, broker_keys, changeable_broker_key, of_a_listener, topic_keys
 from drumlin.config.listeners import (
@@ -231,8 +236,8 @@ class BrokerConfig:
         self._check_secured(given)
 
     def _check_secured(self, given: Mapping[str, str]) -> None:
-        """Check that nothing by which listeners are secured is changed: they would keep it, and the
-        broker might not start again.
+        """Check that nothing by which listeners are secured is changed but their keys and
+        certificates: they would keep it, and the broker might not start again.
 
         Raises:
             ConfigError: something is.
@@ -244,8 +249,13 @@ class BrokerConfig:
             is_of_secured = listener.upper() in secured or (not listener and secured)
             if not is_of_secured or given.get(name) == self._given.get(name):
                 continue
+            if protocols.get(listener.upper(), "").endswith("SSL") and is_key_or_certificate(key):
+                if self.zookeeper_connect and broker_keys()[key].is_sensitive:
+                    allowed = "cannot be changed at run time: all could read it in ZooKeeper"
+                    raise ConfigError(name, "...", allowed)
+                continue
             if key.startswith(("ssl.", "sasl.")) or key.endswith(_OF_MECHANISMS):
-                allowed = "cannot be changed while the broker runs, yet"
+                allowed = "cannot be changed while the broker runs"
                 raise ConfigError(name, "...", allowed)
 
     def update_dynamic(
@@ -261,6 +271,23 @@ class BrokerConfig:
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
         self._given = given
         self._apply(resolved)
+
+    def with_changes(
+        self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """This configuration with other changes made at run time.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
+        wanted = BrokerConfig(self.static, self.brokers)
+        wanted.update_dynamic(cluster_wide, per_broker)
+        return wanted
+
+    def listeners_that_differ(self, other: BrokerConfig) -> set[str]:
+        """The listeners of which a key is different in another configuration."""
+        names = {name for name, _ in self._given.items() ^ other._given.items()}
+        return {parts[0].upper() for parts in map(of_a_listener, names) if parts}
 
     def is_cordoned(self, log_dir: str) -> bool:
         """Whether the log dir with this absolute path must not get new partitions (KIP-1066)."""

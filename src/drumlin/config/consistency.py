@@ -237,10 +237,15 @@ def check_for_one_broker(changed: _Given) -> None:
         ConfigError: a key is for a listener.
     """
     for name in changed:
-        if _KEYS_AND_CERTIFICATES.fullmatch(name):
+        if is_key_or_certificate(name):
             # The message omits the value, which may be a secret.
             allowed = f"can be changed only for a listener, as listener.name.NAME.{name}"
             raise ConfigError(name, "...", allowed)
+
+
+def is_key_or_certificate(name: str) -> bool:
+    """Whether a listener's key may change at run time, as it is about keys and certificates."""
+    return _KEYS_AND_CERTIFICATES.fullmatch(name) is not None
 
 
 def is_for_one_broker(name: str) -> bool:

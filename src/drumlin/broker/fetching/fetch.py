@@ -368,7 +368,8 @@ class Fetch:
         await self.enter(self._min_bytes - self.reading.read_bytes)
         self._is_waiting = True
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.request.max_wait_ms / 1000, self.wake)
+        wait_s = self.context.session.waiting_s(self.request.max_wait_ms / 1000)
+        self._timer = loop.call_later(wait_s, self.wake)
         if self._was_woken:
             self.wake()
 

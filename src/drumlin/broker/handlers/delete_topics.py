@@ -161,7 +161,7 @@ async def _those_there(
 
 def _may(context: RequestContext, operation: Operation, name: str) -> bool:
     """Whether the principal may delete all topics, or may do this with the one of the name."""
-    may_all = context.may_cluster(Operation.DELETE)
+    may_all = context.sees_cluster(Operation.DELETE)
     return may_all or context.may(operation, Kind.TOPIC, name)
 
 

@@ -13,6 +13,7 @@ from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import Login, Plain, Scram, Tls
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.server_tls import ServerTls
     from drumlin.config.broker import BrokerConfig
 
 _MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
@@ -26,19 +27,21 @@ def security_between_brokers(config: BrokerConfig) -> Security:
     """
     listener = config.inter_broker_listener_name
     protocol = config.listener_security_protocol_map[listener]
-    tls = _tls(config, listener) if protocol.endswith("SSL") else None
+    tls = None
+    if protocol.endswith("SSL"):
+        tls = as_client(config, listener, server_tls(config, listener))
     login = _login(config, listener) if protocol.startswith("SASL") else None
     return Security(tls, login)
 
 
-def _tls(config: BrokerConfig, listener: str) -> Tls:
-    shown = server_tls(config, listener)
+def as_client(config: BrokerConfig, listener: str, tls: ServerTls) -> Tls:
+    """What a broker shows as a client, and whom it trusts: the same as at its listener."""
     return Tls(
-        ca=shown.trusted,
-        certificate=shown.shown,
-        key_password=shown.key_password,
+        ca=tls.trusted,
+        certificate=tls.shown,
+        key_password=tls.key_password,
         check_host_name=bool(config.of_listener(listener, "ssl.endpoint.identification.algorithm")),
-        versions=shown.versions,
+        versions=tls.versions,
     )
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.broker.apis.served import SERVED
 from drumlin.broker.login.mechanisms.exchange import Accepted, Exchange, LoginRefused
 from drumlin.broker.loop.later import LaterParts, Parts, begun
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.rights.session import Session
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import (
@@ -165,6 +166,7 @@ class LoginDispatcher:
             lifetime_ms = taken.lifetime_ms or 0
         except LoginRefused as refusal:
             code, message = ErrorCode.sasl_authentication_failed, str(refusal)
+            self._tell(connection, refusal)
         answer = SaslAuthenticateResponse(
             error_code=code,
             error_message=message,
@@ -188,7 +190,8 @@ class LoginDispatcher:
     async def _take_bare(self, connection: Connection, token: bytes) -> Parts | None:
         try:
             taken = await self._taken(connection, token)
-        except LoginRefused:
+        except LoginRefused as refusal:
+            self._tell(connection, refusal)
             return await self._after_delay(connection, None)
         return [_LENGTH.pack(len(taken.token)) + taken.token]
 
@@ -217,9 +220,16 @@ class LoginDispatcher:
         )
         self._exchange, self._state = None, _State.LET_IN
         connection.let_in(session)
+        AUDIT.login(session, self._mechanism)
         if ends_at_s is None:
             connection.answer_by(self._router)
         return taken._replace(lifetime_ms=lifetime_ms)
+
+    def _tell(self, connection: Connection, refusal: LoginRefused) -> None:
+        listener = self._settings.listener
+        AUDIT.failed_login(
+            connection.peer_host, listener, self._mechanism, refusal.user, refusal.why
+        )
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
         """How long the session lasts; at least 0, as less would be no end (KAFKA-13848)."""

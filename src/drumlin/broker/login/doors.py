@@ -2,7 +2,7 @@
 
 A door makes the channel of a connection, and greets the peer once that is open: it either lets the
 peer in, or begins a login. When certificates change, a door takes a new context; connections that
-are open keep the old one.
+are open keep the old one (`renewal.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,20 @@ class Door:
             self._login = login_settings(config, listener, credentials)
         self._context: ssl.SSLContext | None = None
         self._rules = _rules(config, listener)
+        #: What the listener shows and whom it trusts; None without TLS.
+        self.tls: ServerTls | None = None
         if protocol.endswith("SSL"):
-            self._context = _context(listener, server_tls(config, listener))
+            self.take(*tls_of(config, listener))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection to a listener with TLS."""
+        assert self._context is not None
+        return self._context
+
+    def take(self, tls: ServerTls, context: ssl.SSLContext) -> None:
+        """Show this from the next connection on."""
+        self.tls, self._context = tls, context
 
     def channel(self, sock: socket.socket, scratch: bytearray) -> Channel:
         """The channel of an accepted connection.
@@ -108,8 +120,14 @@ def _rules(config: BrokerConfig, listener: str) -> MappingRules:
         raise ConfigError(f"{key} of listener {listener}", text, str(error)) from None
 
 
-def _context(listener: str, tls: ServerTls) -> ssl.SSLContext:
+def tls_of(config: BrokerConfig, listener: str) -> tuple[ServerTls, ssl.SSLContext]:
+    """TLS of a listener, as its settings and files are now. Reads files.
+
+    Raises:
+        ConfigError: they are not valid.
+    """
+    tls = server_tls(config, listener)
     try:
-        return context_of(tls)
+        return tls, context_of(tls)
     except SecurityOptionError as error:
         raise ConfigError(f"ssl.keystore of listener {listener}", "...", str(error)) from None

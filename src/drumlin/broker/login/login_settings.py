@@ -68,6 +68,7 @@ def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
 
 
 def _validator(config: BrokerConfig, listener: str) -> Validate:
+    from drumlin.broker.login.provider_keys import ProviderKeys
     from drumlin.broker.login.tokens import SignedTokens, TokenRules, UnsecuredTokens
 
     def value(name: str) -> Any:
@@ -84,7 +85,9 @@ def _validator(config: BrokerConfig, listener: str) -> Validate:
     if url:
         if urlsplit(url).scheme not in _SCHEMES:
             raise _refused(listener, "sasl.oauthbearer.jwks.endpoint.url", _SCHEMES_ALLOWED)
-        return SignedTokens(url, rules, value("jwks.endpoint.refresh.ms") / 1000).validate
+        waits = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
+        keys = ProviderKeys(url, *(value(f"jwks.endpoint.{each}") / 1000 for each in waits))
+        return SignedTokens(keys, rules).validate
     options = jaas_of(config, listener, oauthbearer.MECHANISM)
     if any(name.startswith(_UNSECURED) for name in options):
         return UnsecuredTokens(rules).validate

@@ -18,7 +18,13 @@ from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import is_empty, move_partitions, note_placed
-from drumlin.broker.start.process_setup import prepare_process, risks, stop_on, unless_stopped
+from drumlin.broker.start.process_setup import (
+    has_tls,
+    prepare_process,
+    risks,
+    stop_on,
+    unless_stopped,
+)
 from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
@@ -71,7 +77,7 @@ class _Server:
         self._is_empty = False
 
     async def run(self) -> int:
-        stop = stop_on()
+        stop = stop_on(on_hangup=self._renew if has_tls(self._config) else None)
         log_dirs = {each.node_id: _absolute(each.log_dirs) for each in self._configs}
         with Locks(log_dirs) as locks:
             store = await unless_stopped(asyncio.to_thread(self._open), stop)
@@ -152,6 +158,11 @@ class _Server:
         )
         for risk in risks(self._config):
             _log.warning("%s", risk)
+
+    def _renew(self) -> None:
+        """Have all brokers read their certificates again."""
+        for each in self._workers.values():
+            each.renew()
 
     def _drop(self, node_id: int) -> None:
         self._workers[node_id].kill()

@@ -175,6 +175,11 @@ class Worker:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
+    def renew(self) -> None:
+        """Have the broker read its certificates again, if it is there: it did so at its start."""
+        if self.channel is not None:
+            self._signal(signal.SIGHUP)
+
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):

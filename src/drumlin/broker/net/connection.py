@@ -5,7 +5,8 @@ received directly into their final memory, and slices of log files are sent by `
 the socket takes them.
 
 Limits:
-- the memory of large requests is counted in `RequestMemory`, shared by all connections;
+- the memory of large requests is counted in `RequestMemory`, shared by all connections; those whose
+  peers have not shown who they are share a small one of their own;
 - while a megabyte of answers waits for earlier ones, no further request is started;
 - at most `_IN_FLIGHT_MAX` requests are started and not yet answered on the wire; then nothing more
   is read, and TCP makes the client wait;
@@ -162,6 +163,15 @@ class Connection:
         self.session = session
         self._reader.limit_of = request_bytes_max
         self._on_let_in(self)
+
+    def count_in(self, memory: RequestMemory) -> None:
+        """Use this budget from now on, and no longer that of strangers."""
+        if memory is not self._memory:
+            if self._counted:
+                self._counted = False
+                self._memory.forget(self)
+            self._memory = memory
+            self._reader.has_plenty = memory.has_plenty
 
     @property
     def is_stranger(self) -> bool:

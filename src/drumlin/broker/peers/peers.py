@@ -46,8 +46,8 @@ class Peers:
     def __init__(
         self, config: BrokerConfig, image: ClusterImage, threads: Threads, security: Security
     ) -> None:
-        """`security`: of the connections."""
-        self._security = security
+        #: Of connections that are opened from now on.
+        self.security = security
         self._config = config
         self._image = image
         self._threads = threads
@@ -87,7 +87,7 @@ class Peers:
             if link is not None:
                 link.close()
             link = self._links[node_id, purpose] = _BrokerLink(
-                broker, partial(BrokerConnection.open, address, self._options(purpose))
+                broker, partial(self._open, address, purpose)
             )
         return await link.connection()
 
@@ -111,6 +111,9 @@ class Peers:
             raise ConnectionLost(f"broker {node_id}: no longer wanted")
         self._fetching.add((broker, connection))
         return connection
+
+    async def _open(self, address: Address, purpose: str) -> BrokerConnection:
+        return await BrokerConnection.open(address, self._options(purpose))
 
     def on_change(self, change: Change) -> None:
         """Close connections to brokers that have restarted, moved or left, so that callers do not
@@ -163,7 +166,7 @@ class Peers:
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-            security=self._security,
+            security=self.security,
         )
 
 

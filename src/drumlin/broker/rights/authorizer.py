@@ -12,7 +12,7 @@ allowed before and is done later: a right is checked where its effect happens.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from drumlin.broker.rights.acls import (
     ANY_NAME,
@@ -31,6 +31,14 @@ _REMEMBERED_MAX: Final = 100_000
 _NO_NAME: Final = "hardcode"
 
 T = TypeVar("T")
+
+
+class Decision(NamedTuple):
+    is_allowed: bool
+    #: What has decided, in words.
+    rule: str
+
+
 _Asked = tuple[str, str, Operation, Kind, str]
 
 
@@ -69,7 +77,7 @@ class Authorizer:
         if answer is None:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
-            answer = self._remembered[asked] = self._decide(*asked)
+            answer = self._remembered[asked] = self.decide(*asked).is_allowed
         return answer
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
@@ -102,30 +110,37 @@ class Authorizer:
         for prefix, rules in self._prefixed.get(kind, {}).items():
             yield Target(kind, Pattern.PREFIXED, prefix), rules
 
-    def _decide(
+    def decide(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str
-    ) -> bool:
+    ) -> Decision:
+        """Like `allows`, and why."""
         if principal in self._super_users:
-            return True
+            return _BY_SUPER_USER
         sufficient = {operation, Operation.ALL} | IMPLIED_BY.get(operation, frozenset())
-        is_allowed = is_mentioned = False
-        for rules in self._about(kind, name):
+        allowing: tuple[Target, Rule] | None = None
+        is_mentioned = False
+        for target, rules in self._about(kind, name):
             is_mentioned = True
             for rule in rules:
                 if not rule.is_for(principal, host):
                     continue
                 if rule.permission is Permission.ALLOW:
-                    is_allowed = is_allowed or rule.operation in sufficient
+                    if rule.operation in sufficient:
+                        allowing = target, rule
                 elif rule.operation in (operation, Operation.ALL):
-                    return False
-        return is_allowed if is_mentioned else self._allows_without_acls
+                    return Decision(False, _in_words(target, rule))
+        if allowing is not None:
+            return Decision(True, _in_words(*allowing))
+        if is_mentioned or not self._allows_without_acls:
+            return _BY_NONE
+        return _BY_DEFAULT
 
-    def _about(self, kind: Kind, name: str) -> Iterable[frozenset[Rule]]:
+    def _about(self, kind: Kind, name: str) -> Iterable[tuple[Target, frozenset[Rule]]]:
         """The ACLs of all targets that match the resource."""
         for literal in {name, ANY_NAME}:
             rules = self._literal.get((kind, literal))
             if rules is not None:
-                yield rules
+                yield Target(kind, Pattern.LITERAL, literal), rules
         prefixed = self._prefixed.get(kind)
         if prefixed:
             for length in self._lengths[kind]:
@@ -133,7 +148,19 @@ class Authorizer:
                     break
                 rules = prefixed.get(name[:length])
                 if rules is not None:
-                    yield rules
+                    yield Target(kind, Pattern.PREFIXED, name[:length]), rules
+
+
+_BY_SUPER_USER: Final = Decision(True, "a super user")
+_BY_NONE: Final = Decision(False, "no ACL allows it")
+_BY_DEFAULT: Final = Decision(True, "allow.everyone.if.no.acl.found")
+
+
+def _in_words(target: Target, rule: Rule) -> str:
+    return (
+        f"{rule.permission.name} {rule.operation.name} for {rule.principal} from {rule.host} "
+        f"on {target.kind.name} {target.pattern.name} {target.name}"
+    )
 
 
 def _put(by_name: dict[T, frozenset[Rule]], name: T, rules: frozenset[Rule]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final, NamedTuple, TypeAlias
 
 #: The principal of a peer that has not shown who it is, and need not.
@@ -29,6 +30,12 @@ class Session(NamedTuple):
     is_by_token: bool = False
     #: `time.monotonic()` at which the peer must have logged in again; None: never.
     ends_at_s: float | None = None
+
+    def waiting_s(self, wanted_s: float) -> float:
+        """How long a request may wait for news: not beyond the session's end."""
+        if self.ends_at_s is None:
+            return wanted_s
+        return max(min(wanted_s, self.ends_at_s - time.monotonic()), 0.0)
 
     @property
     def owner(self) -> Owner:

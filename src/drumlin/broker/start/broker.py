@@ -26,6 +26,7 @@ from drumlin.broker.login.between_brokers import security_between_brokers
 from drumlin.broker.login.delegation_tokens import tokens_of
 from drumlin.broker.login.doors import doors_of
 from drumlin.broker.login.mechanisms.scram import Credentials
+from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
@@ -144,16 +145,16 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(
-            self._router, _limits(config), bound, doors_of(config, self._credentials())
-        )
+        doors = doors_of(config, self._credentials())
+        self.server = Server(self._router, _limits(config), bound, doors)
+        self.renewal = Renewal(config, doors, self.peers, self.threads)
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
 
     def _make_share_coordinators(self, topics: ImageTopics) -> None:
         metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
-        self.share_state = ShareCoordinator(
+        self.share_state: ShareCoordinator = ShareCoordinator(
             self.config,
             self.clock,
             topic,
@@ -293,6 +294,11 @@ class Broker:
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
+            self.begin_to_renew()
+
+    def begin_to_renew(self) -> None:
+        """Read certificates again."""
+        self.background.spawn(self.renewal.renew())
 
     # -- stopping ----------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from typing import Final, Protocol
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.login.delegation_tokens import DelegationTokens, remove_over
+from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.server import Server
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
@@ -33,6 +35,9 @@ class Kept(BrokerData, Protocol):
     replicas: Replicas
     server: Server
     delegation_tokens: DelegationTokens
+
+    @property
+    def renewal(self) -> Renewal: ...
 
 
 def start_upkeep(broker: Kept, cycles: Cycles) -> None:
@@ -77,6 +82,8 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         lambda: logs.expire_producers(config.producer_id_expiration_ms),
     )
     cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
+    cycles.every(_SECOND_MS, "audit level", AUDIT.look_at_level, first_after_ms=0)
+    cycles.every(_SECOND_MS, "certificates", broker.renewal.look)
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 
 

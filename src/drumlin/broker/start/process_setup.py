@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -71,10 +71,22 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def stop_on(signals: Iterable[signal.Signals] = SIGNALS) -> asyncio.Event:
-    """An event that is set when one of the signals arrives."""
+def has_tls(config: BrokerConfig) -> bool:
+    """Whether a listener has certificates, so that SIGHUP is about them."""
+    return any(each.endswith("SSL") for each in config.listener_security_protocol_map.values())
+
+
+def stop_on(
+    signals: Iterable[signal.Signals] = SIGNALS, on_hangup: Callable[[], object] | None = None
+) -> asyncio.Event:
+    """An event that is set when one of the signals arrives; SIGHUP calls `on_hangup` instead, if
+    there is one.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    if on_hangup is not None:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
+        signals = [each for each in signals if each != signal.SIGHUP]
     for number in signals:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, stop.set)  # under nohup, SIGHUP stays ignored

@@ -40,6 +40,8 @@ _RESERVE_MAX: Final = 64
 _WAITING_MIN: Final = 1024
 #: Peers that may be connected without having shown who they are, and for how long.
 _STRANGERS_MAX: Final = 2000
+#: Their part of the memory for requests, in addition to it.
+_STRANGERS_PART: Final = 20
 _STRANGER_S: Final = 30.0
 
 
@@ -77,6 +79,8 @@ class Server:
         self.limits = limits
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
+        # Of strangers, so that they take none from those who are known.
+        self._memory_of_strangers = RequestMemory(limits.request_memory_bytes // _STRANGERS_PART)
         self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
         #: Peers that have not shown who they are, and since when; the first came first.
@@ -193,7 +197,7 @@ class Server:
             connection = Connection(
                 channel,
                 self._router,
-                memory=self._memory,
+                memory=self._memory_of_strangers,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
                 door=door,
@@ -233,6 +237,7 @@ class Server:
             self._dismiss(next(iter(self._strangers)), "too many others wait as well")
 
     def _let_in(self, connection: Connection) -> None:
+        connection.count_in(self._memory)
         self._strangers.pop(connection, None)
 
     def _dismiss(self, stranger: Handshake | Connection, why: str) -> None:
@@ -262,6 +267,7 @@ class Server:
         that take too long.
         """
         self._memory.look_after(now)
+        self._memory_of_strangers.look_after(now)
         for stranger, since in list(self._strangers.items()):
             if now - since <= _STRANGER_S:
                 break

@@ -159,7 +159,7 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         shown = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(shown, credential.stored_key) or self._accepted is None:
-            raise refused_by(self._mechanism)
+            raise refused_by(self._mechanism, self._accepted and self._accepted.name)
         proved = hmac.digest(credential.server_key, message, self._hash)
         return self._accepted._replace(token=b"v=" + base64.b64encode(proved))
 
