@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -44,10 +44,14 @@ class Peers:
     """All connections of one broker to others."""
 
     def __init__(
-        self, config: BrokerConfig, image: ClusterImage, threads: Threads, security: Security
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        threads: Threads,
+        security_at: Callable[[int], Security],
     ) -> None:
-        """`security`: of the connections."""
-        self._security = security
+        """`security_at`: of the connections to the broker with this id."""
+        self._security_at = security_at
         self._config = config
         self._image = image
         self._threads = threads
@@ -87,7 +91,7 @@ class Peers:
             if link is not None:
                 link.close()
             link = self._links[node_id, purpose] = _BrokerLink(
-                broker, partial(BrokerConnection.open, address, self._options(purpose))
+                broker, partial(BrokerConnection.open, address, self._options(node_id, purpose))
             )
         return await link.connection()
 
@@ -103,7 +107,7 @@ class Peers:
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
         timeout_ms: int = self._config.replica_socket_timeout_ms
-        options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
+        options = replace(self._options(node_id, "fetcher"), request_timeout_ms=timeout_ms)
         connection = await BrokerConnection.open(address, options)
         self._fetching = {each for each in self._fetching if each[1].is_open}
         if self._is_closed or self._image.brokers.get(node_id) != broker:
@@ -157,13 +161,13 @@ class Peers:
         endpoint = broker.endpoint(self._config.inter_broker_listener_name)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-    def _options(self, purpose: str) -> PeerOptions:
+    def _options(self, node_id: int, purpose: str) -> PeerOptions:
         config = self._config
         return PeerOptions(
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-            security=self._security,
+            security=self._security_at(node_id),
         )
 
 

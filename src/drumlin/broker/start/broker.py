@@ -24,6 +24,7 @@ from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.login.between_brokers import security_between_brokers
 from drumlin.broker.login.doors import doors_of
+from drumlin.broker.login.machine_secret import MachineSecret
 from drumlin.broker.login.mechanisms.scram import ScramCredential
 from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
@@ -95,6 +96,7 @@ class Broker:
         logs: LogDirectories,
         bound: BoundSockets,
         metrics_sockets: BoundSockets,
+        secret: MachineSecret | None = None,
     ) -> None:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
@@ -104,8 +106,8 @@ class Broker:
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
-        security = security_between_brokers(config)
-        self.peers = Peers(config, metadata.image, self.threads, security)
+        security_at = security_between_brokers(config, secret)
+        self.peers = Peers(config, metadata.image, self.threads, security_at)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -142,9 +144,8 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(
-            self._router, _limits(config), bound, doors_of(config, self._credential)
-        )
+        doors = doors_of(config, self._credential, secret)
+        self.server = Server(self._router, _limits(config), bound, doors)
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
@@ -213,7 +214,9 @@ class Broker:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
                     try:
-                        broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                        secret = None if machine is None else machine.secret
+                        sockets = bound, metrics_sockets
+                        broker = cls(config, clock, metadata, logs, *sockets, secret)
                     except ConfigError as error:  # what the names of files in it lead to
                         raise StartFailed(str(error)) from None
                     try:
