@@ -89,7 +89,7 @@ def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str)
 def test_changes_of_an_older_version_and_of_no_concern() -> None:
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert layout.decode_config_change("/c", old) == Resource(ResourceType.TOPIC, "t")
-    other = b'{"version":2,"entity_path":"users/alice"}'
+    other = b'{"version":2,"entity_path":"clients/alice"}'
     assert layout.decode_config_change("/c", other) is None
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.brokers.machine_server import MachineServer
 from rig.data.secured_between import Way, brokers_settings
 from rig.ports import adjacent_free_ports
@@ -57,6 +58,40 @@ class SecuredMachine(MachineServer):
 
     def command(self, brokers: int) -> list[str]:
         return [*command_of(self.data, self.properties_file), "--brokers", str(brokers)]
+
+
+class SecuredMember(DrumlinServer):
+    """A broker of a cluster with ZooKeeper; all its settings are in a file, as they are secrets."""
+
+    def __init__(
+        self, directory: Path, node_id: int, zookeeper: str, settings: Mapping[str, str]
+    ) -> None:
+        """`settings`: those of `brokers_settings`."""
+        directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory, properties_file=directory / "server.properties")
+        self.node_id = node_id
+        listener = settings["listeners"].split(",")[0]
+        self.port = int(listener.rpartition(":")[2])
+        self.configure(
+            {
+                **_SETTINGS,
+                "node.id": str(node_id),
+                "zookeeper.connect": zookeeper,
+                "zookeeper.session.timeout.ms": "6000",
+                "zookeeper.connection.timeout.ms": "60000",
+                **settings,
+            }
+        )
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Replace the settings, for the next start."""
+        assert self.properties_file is not None
+        self.configured = dict(settings)
+        write(self.properties_file, self.configured)
+
+    def command(self) -> list[str]:
+        assert self.properties_file is not None
+        return command_of(self.data, self.properties_file)
 
 
 def command_of(data: Path, properties_file: Path) -> list[str]:

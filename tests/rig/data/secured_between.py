@@ -58,14 +58,16 @@ def brokers_settings(
     certificate: str = "server",
     password: str = PASSWORDS[BROKER],
     has_user: bool = True,
+    has_right: bool = True,
 ) -> dict[str, str]:
     """The settings of a broker with these two listeners.
 
     certificate, password: what it shows other brokers.
-    has_user: whether it has a user for that, who is a super user.
+    has_user: whether it has a user for that.
+    has_right: whether that is a super user here.
     """
     listed = f"PLAINTEXT://127.0.0.1:{plain_port},{LISTENER}://127.0.0.1:{secure_port}"
-    supers = ["User:ANONYMOUS", *([way.brokers_principal] if has_user else [])]
+    supers = ["User:ANONYMOUS", *([way.brokers_principal] if has_user and has_right else [])]
     settings = {
         "listeners": listed,
         "advertised.listeners": listed,

@@ -77,9 +77,12 @@ _KINDS: Final = {
     ResourceType.TOPIC: "topics",
     ResourceType.BROKER: "brokers",
     ResourceType.GROUP: "groups",
+    ResourceType.USER: "users",
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
+#: Below these are secrets, which only those may read who may change them (`zookeeper.set.acl`).
+_SECRET: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 #: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: Topic ids that Kafka reserves: the absent id, and the id of KRaft's metadata log.
@@ -169,6 +172,8 @@ def config_entity(resource: Resource) -> str:
         name = name or _DEFAULT
     elif resource.type is ResourceType.GROUP:
         name = quote(name, safe="").replace(".", "%2E")
+    elif resource.type is ResourceType.USER:
+        name = _user_node(name)
     return f"{_KINDS[resource.type]}/{name}"
 
 
@@ -176,16 +181,33 @@ def config_path(resource: Resource) -> str:
     return f"/config/{config_entity(resource)}"
 
 
+def _user_node(name: str) -> str:
+    """The name of a user's node, escaped as Kafka does it; two names would be none for a node."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def is_secret(path: str) -> bool:
+    """Whether the node has secrets, or is the parent of such nodes."""
+    return path.startswith(_SECRET)
+
+
 def config_kinds() -> Mapping[str, ResourceType]:
     """The parent nodes of configurations, and the types of their resources."""
     return {f"/config/{kind}": each for kind, each in _TYPES.items()}
 
 
-def resource_named(kind: ResourceType, name: str) -> Resource:
-    """The resource whose configuration is in the node of this name."""
+def resource_named(kind: ResourceType, name: str) -> Resource | None:
+    """The resource whose configuration is in the node of this name; None for all users, who have
+    quotas alone.
+    """
     if kind is ResourceType.BROKER:
         return Resource(kind, "" if name == _DEFAULT else name)
-    return Resource(kind, unquote(name) if kind is ResourceType.GROUP else name)
+    if kind is ResourceType.TOPIC:
+        return Resource(kind, name)
+    is_nobody = kind is ResourceType.USER and (name == _DEFAULT or "/" in name)
+    return None if is_nobody else Resource(kind, unquote(name))
 
 
 def is_topic_name(name: str) -> bool:
@@ -362,8 +384,8 @@ def encode_config_change(resource: Resource) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> Resource | None:
-    """The resource whose configuration has changed; None for users and clients, which are not used
-    here.
+    """The resource whose configuration has changed; None for clients and addresses, which are not
+    used here.
     """
     fields = versioned(path, data, (1, 2))
     if fields["version"] == 1:
