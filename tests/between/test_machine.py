@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.settings import Scram
 from rig.brokers.secured_brokers import SecuredMachine
 from rig.data.raw import Closed, RawClient
-from rig.data.secured_between import ENCRYPTED, MUTUAL, PLAIN, SCRAM, Way, clients_settings
+from rig.data.secured_between import EVERY_WAY, PLAIN, Way, clients_settings
 from rig.servers.certificates import Certificates
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
@@ -37,6 +38,7 @@ def machine(
 ) -> Iterator[SecuredMachine]:
     folder = tmp_path_factory.mktemp("machine")
     server = SecuredMachine(folder, way, _BROKERS, _certificates(request, way))
+    server.environment = {"DRUMLIN_LOG_RETENTION_HOURS": "24", "KAFKA_LOG_DIRS_X": "secret"}
     try:
         server.start_brokers()
         yield server
@@ -47,7 +49,7 @@ def machine(
 
 _QUICK = [pytest.param(PLAIN, id=str(PLAIN))]
 _DEEP = [
-    pytest.param(each, marks=pytest.mark.deep, id=str(each)) for each in (SCRAM, MUTUAL, ENCRYPTED)
+    pytest.param(each, marks=pytest.mark.deep, id=str(each)) for each in EVERY_WAY if each != PLAIN
 ]
 
 
@@ -83,3 +85,17 @@ def test_nobody_else_can_pass_for_a_broker_of_the_machine(machine: SecuredMachin
             stranger.ask("api_versions", 0)
     with RawClient(machine.port) as stranger:  # a listener that brokers do not use
         assert stranger.ask("sasl_handshake", 1, mechanism=MECHANISM).error_code == _NOT_NOW
+
+
+@pytest.mark.parametrize("way", _QUICK, indirect=True)
+def test_a_brokers_process_shows_no_settings(machine: SecuredMachine) -> None:
+    """Whoever may look at processes finds no secret there: not the machine's, nor another one."""
+    workers = machine.workers()
+    assert len(workers) == _BROKERS
+    for node_id, process in workers.items():
+        *_, module, number, descriptor = process.cmdline()
+        assert (module, number) == ("drumlin.broker.machine.worker", str(node_id))
+        assert descriptor.isdigit()
+        environment = process.environ()
+        assert not [each for each in environment if each.startswith(("DRUMLIN_", "KAFKA_"))]
+        assert environment.keys() <= os.environ.keys()

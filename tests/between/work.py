@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+from contextlib import closing
+from typing import Any
+from uuid import UUID
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker.cluster_clients import PARTITIONS, Security, commit_and_abort, deliver, read
 from drumlin.broker.rights.acls import Kind, Operation, Pattern, Permission
@@ -18,6 +22,7 @@ from rig.waiting import wait_until
 TOPICS = ("t", "s")
 _MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 _ITERATIONS = 4096
+_LARGE, _LARGE_BYTES = 24, 400_000
 
 
 def prepare(admin_port: int, way: Way, replicas: int) -> None:
@@ -83,9 +88,43 @@ def use(bootstrap: str, security: Security, number: int = 0) -> None:
     assert len(read(bootstrap, expected, security)) == expected
 
 
+def fill(bootstrap: str, security: Security, number: int) -> set[str]:
+    """Records that are larger than what a socket takes at once; their digests."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **security})
+    written = set()
+    for index in range(_LARGE):
+        value = random.Random(number * _LARGE + index).randbytes(_LARGE_BYTES)
+        written.add(hashlib.sha256(value).hexdigest())
+        producer.produce("s", value, partition=index % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    return written
+
+
+def check_filled(bootstrap: str, security: Security, written: set[str]) -> None:
+    """All of it is there, once, and unaltered."""
+    consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", **security})
+    found: list[str] = []
+    with closing(consumer):
+        consumer.assign([TopicPartition("s", index, 0) for index in range(PARTITIONS)])
+        while len(found) < len(written):
+            messages = consumer.consume(_LARGE, 20)
+            assert messages, f"{len(found)} of {len(written)}"
+            values = (each.value() for each in messages if each.error() is None)
+            found += [hashlib.sha256(each).hexdigest() for each in values if len(each) > 100]
+    assert sorted(found) == sorted(written)
+
+
 def await_whole(admin_port: int, brokers: int) -> None:
     """Every partition has a leader, and all its replicas are in sync."""
     wait_until(lambda: _is_whole(admin_port, brokers), "all replicas to be in sync", 90)
+
+
+def topic_id(admin_port: int, topic: str) -> UUID:
+    with RawClient(admin_port) as admin:
+        (known,) = admin.ask("metadata", 12, topics=[{"topic_id": None, "name": topic}]).topics
+    found: UUID = known.topic_id
+    return found
 
 
 def _is_whole(admin_port: int, brokers: int) -> bool:

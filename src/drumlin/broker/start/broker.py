@@ -281,7 +281,12 @@ class Broker:
     def _state(self) -> BrokerState:
         ports = {each.name: each.port for each in self.listeners}
         endpoints = tuple(
-            Endpoint(each.name, each.host or socket.getfqdn(), each.port or ports[each.name])
+            Endpoint(
+                each.name,
+                each.host or socket.getfqdn(),
+                each.port or ports[each.name],
+                self.config.listener_security_protocol_map[each.name],
+            )
             for each in self.config.advertised_listeners
         )
         return BrokerState(self.node_id, self.config.broker_rack, endpoints)

@@ -230,7 +230,9 @@ def encode_broker(broker: BrokerState, timestamp_ms: int) -> bytes:
     first = broker.endpoints[0] if broker.endpoints else None
     fields: dict[str, Any] = {
         "features": {},
-        "listener_security_protocol_map": {each.listener: "PLAINTEXT" for each in broker.endpoints},
+        "listener_security_protocol_map": {
+            each.listener: each.protocol for each in broker.endpoints
+        },
         "endpoints": [
             f"{each.listener}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
         ],
@@ -248,15 +250,20 @@ def decode_broker(path: str, node_id: int, data: bytes) -> BrokerState:
     rack, listed = fields.get("rack"), fields.get("endpoints")
     if not isinstance(listed, list):
         raise UnreadableNode(path, "its endpoints are not a list")
-    endpoints = tuple(_endpoint(path, as_text(path, each, "an endpoint")) for each in listed)
+    listed_protocols = fields.get("listener_security_protocol_map", {})
+    protocols = as_object(path, listed_protocols, "its protocols")
+    endpoints = tuple(
+        _endpoint(path, as_text(path, each, "an endpoint"), protocols) for each in listed
+    )
     return BrokerState(node_id, None if rack is None else as_text(path, rack, "rack"), endpoints)
 
 
-def _endpoint(path: str, text: str) -> Endpoint:
+def _endpoint(path: str, text: str, protocols: Mapping[str, Any]) -> Endpoint:
     found = _ENDPOINT.fullmatch(text)
     if found is None or int(found["port"]) > _PORT_MAX:
         raise UnreadableNode(path, f"{text!r} is no endpoint")
-    return Endpoint(found["listener"], found["host"].strip("[]"), int(found["port"]))
+    protocol = as_text(path, protocols.get(found["listener"], "PLAINTEXT"), "a protocol")
+    return Endpoint(found["listener"], found["host"].strip("[]"), int(found["port"]), protocol)
 
 
 def encode_topic(
