@@ -55,6 +55,10 @@ def test_a_broker_with_a_certificate_and_a_name(
         topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
         answer = client.ask("create_topics", 7, timeout=9000, topics=topics)
         assert answer.topics[0].error_code == 0
+        user = {"name": "alice", "mechanism": 1, "iterations": 4096}
+        upsertions = [{**user, "salt": b"salt", "salted_password": b"salted"}]
+        done = client.ask("alter_user_scram_credentials", 0, upsertions=upsertions)
+        assert done.results[0].error_code == 0
     stranger = KazooClient(f"{guarded.address}/guarded")
     stranger.start()
     try:
@@ -64,6 +68,11 @@ def test_a_broker_with_a_certificate_and_a_name(
                 stranger.set(path, b"{}")
         with pytest.raises(NoAuthError):
             stranger.create("/admin/delete_topics/t")
+        for path in ("/config/users", "/config/users/alice", "/config/brokers"):  # but no secret
+            with pytest.raises(NoAuthError):
+                stranger.get(path)
+            with pytest.raises(NoAuthError):
+                stranger.get_children(path)
     finally:
         close_client(stranger)
     assert broker.terminate() == 0

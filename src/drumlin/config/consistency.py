@@ -102,8 +102,6 @@ def _check_authorizer(given: _Given) -> None:
     if authorizer and authorizer not in _AUTHORIZERS:
         allowed = f"must be {_AUTHORIZERS[0]}: no other class can be loaded here"
         raise _refused(name, given, allowed)
-    if authorizer and given.get("zookeeper.connect", "").strip():
-        raise _refused(name, given, "must not be set, as ACLs in ZooKeeper are not read yet")
     if authorizer:
         return
     danger = f"without {name} everybody may do everything"

@@ -54,6 +54,8 @@ class Endpoint:
     listener: str
     host: str
     port: int
+    #: The security protocol, for tools that read ZooKeeper; no other store tells it to others.
+    protocol: str = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,14 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.login.between_brokers import knows_machine
 from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
-from drumlin.broker.login.login_settings import login_settings
+from drumlin.broker.login.login_settings import login_settings, settings_of_machine
 from drumlin.broker.login.mapping_rules import MappingRules, NoRule
 from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.names import distinguished_name
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
+from drumlin.broker.login.unasked import UnaskedDispatcher
 from drumlin.broker.net.channel import Channel, PlainChannel
 from drumlin.broker.net.connection import NotLetIn
 from drumlin.broker.net.tls_channel import TlsChannel
@@ -25,6 +27,7 @@ from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.machine_secret import MachineSecret
     from drumlin.broker.net.connection import Connection
     from drumlin.config.broker import BrokerConfig
 
@@ -36,7 +39,12 @@ class Door:
     """One listener's way in."""
 
     def __init__(
-        self, listener: str, protocol: str, config: BrokerConfig, credentials: Credentials
+        self,
+        listener: str,
+        protocol: str,
+        config: BrokerConfig,
+        credentials: Credentials,
+        secret: MachineSecret | None,
     ) -> None:
         """
         Raises:
@@ -44,8 +52,13 @@ class Door:
         """
         self.listener = listener
         self._login: LoginSettings | None = None
+        #: The login of brokers of this machine, where others need none.
+        self._brokers_login: LoginSettings | None = None
+        knows = secret if knows_machine(config, listener) else None
         if protocol.startswith("SASL"):
-            self._login = login_settings(config, listener, credentials)
+            self._login = login_settings(config, listener, credentials, knows)
+        elif knows is not None:
+            self._brokers_login = settings_of_machine(config, listener, knows)
         self._context: ssl.SSLContext | None = None
         self._rules = _rules(config, listener)
         #: What the listener shows and whom it trusts; None without TLS.
@@ -84,6 +97,8 @@ class Door:
             return
         certificate = channel.certificate()
         principal = ANONYMOUS if certificate is None else self._principal(certificate)
+        if self._brokers_login is not None:
+            connection.answer_by(UnaskedDispatcher(self._brokers_login, connection.router))
         connection.let_in(Session(principal, channel.peer_host, self.listener))
 
     def _principal(self, certificate: bytes) -> str:
@@ -95,17 +110,24 @@ class Door:
             raise NotLetIn(message) from None
 
 
-def doors_of(config: BrokerConfig, credentials: Credentials) -> dict[str, Door]:
+def doors_of(
+    config: BrokerConfig, credentials: Credentials, secret: MachineSecret | None
+) -> dict[str, Door]:
     """The doors of all listeners, by their names. Reads files.
 
-    `credentials`: of users and tokens, for SCRAM.
+    credentials: of users and tokens, for SCRAM.
+    secret: of the machine, if all brokers are there.
 
     Raises:
         ConfigError: a listener's settings are not valid.
     """
     return {
         each.name: Door(
-            each.name, config.listener_security_protocol_map[each.name], config, credentials
+            each.name,
+            config.listener_security_protocol_map[each.name],
+            config,
+            credentials,
+            secret,
         )
         for each in config.listeners
     }

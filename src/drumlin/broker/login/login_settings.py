@@ -22,6 +22,7 @@ from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.machine_secret import MachineSecret
     from drumlin.config.broker import BrokerConfig
 
 _USER: Final = "user_"
@@ -31,8 +32,14 @@ _SCHEMES: Final = ("https", "http", "file")
 _SCHEMES_ALLOWED: Final = "must begin with https://, http:// or file://"
 
 
-def login_settings(config: BrokerConfig, listener: str, credentials: Credentials) -> LoginSettings:
-    """
+def login_settings(
+    config: BrokerConfig,
+    listener: str,
+    credentials: Credentials,
+    secret: MachineSecret | None,
+) -> LoginSettings:
+    """The settings of a listener with SASL. `secret`: by which brokers log in there.
+
     Raises:
         ConfigError: a mechanism is not served, or its settings are not valid.
     """
@@ -50,11 +57,28 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
             raise _refused(listener, "sasl.enabled.mechanisms", allowed)
     if not mechanisms:
         raise _refused(listener, "sasl.enabled.mechanisms", "names none: nobody could log in")
+    return _settings(config, listener, mechanisms, secret)
+
+
+def settings_of_machine(
+    config: BrokerConfig, listener: str, secret: MachineSecret
+) -> LoginSettings:
+    """The settings of a listener at which nobody but the brokers of this machine logs in."""
+    return _settings(config, listener, {}, secret)
+
+
+def _settings(
+    config: BrokerConfig,
+    listener: str,
+    mechanisms: Mapping[str, Callable[[], Exchange]],
+    secret: MachineSecret | None,
+) -> LoginSettings:
     return LoginSettings(
         listener,
         mechanisms,
         int(config.of_listener(listener, "connections.max.reauth.ms")),
         config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000,
+        None if secret is None else secret.exchange,
     )
 
 

@@ -27,7 +27,7 @@ from drumlin.peer.security.settings import SecurityOptionError
 if TYPE_CHECKING:
     from drumlin.broker.loop.threads import Threads
     from drumlin.config.broker import BrokerConfig
-    from drumlin.peer.security.security import Security
+    from drumlin.peer.security.settings import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ _New = tuple["ServerTls", ssl.SSLContext]
 class _Peers(Protocol):
     """The connections to other brokers."""
 
-    #: Of connections that are opened from now on.
-    security: Security
+    #: What connections show that are opened from now on.
+    tls: Tls | None
 
 
 class Renewal:
@@ -113,9 +113,7 @@ class Renewal:
         """Show other brokers what the listener for them shows, unless it was refused."""
         door = self._doors[self._config.inter_broker_listener_name]
         if door.tls is not None:
-            self._peers.security = replace(
-                self._peers.security, tls=as_client(self._config, door.listener, door.tls)
-            )
+            self._peers.tls = as_client(self._config, door.listener, door.tls)
 
     def _checked(self, config: BrokerConfig, door: Door) -> _New:
         """What a listener would show with a configuration. Reads files.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
+from drumlin.broker.login.machine_secret import new_secret
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
 from drumlin.broker.start.machine_locks import Locks
@@ -110,6 +111,7 @@ class _Server:
         """Start all brokers, serve until the end, stop them."""
         brokers = len(self._configs)
         session_s = self._config.zookeeper_session_timeout_ms / 1000
+        secret = new_secret()
         for config, properties in zip(self._configs, self._properties, strict=True):
             node_id = config.node_id
             self._workers[node_id] = Worker(
@@ -118,6 +120,7 @@ class _Server:
                 brokers,
                 self._log_level,
                 locks.of(node_id),
+                secret,
                 authority,
                 session_s,
             )

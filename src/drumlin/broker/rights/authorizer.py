@@ -1,8 +1,8 @@
 """The authorizer: whether a principal may do something, by Kafka's `StandardAuthorizer`. Pure.
 
-A super user may do everything. Otherwise what denies wins over what allows, and where nothing does
-either, the answer is no; with `allow.everyone.if.no.acl.found` it is yes for a resource that no ACL
-is about at all, of anybody.
+A super user and the brokers of the machine may do everything. Otherwise what denies wins over what
+allows, and where nothing does either, the answer is no; with `allow.everyone.if.no.acl.found` it is
+yes for a resource that no ACL is about at all, of anybody.
 
 An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
 are. Answers are remembered until an ACL changes. `version` tells whether one has, for what was
@@ -24,6 +24,7 @@ from drumlin.broker.rights.acls import (
     Rule,
     Target,
 )
+from drumlin.broker.rights.session import MACHINE
 
 #: Answers that are remembered, of all principals together.
 _REMEMBERED_MAX: Final = 100_000
@@ -47,7 +48,7 @@ class Authorizer:
 
     def __init__(self, super_users: Collection[str], *, allows_without_acls: bool) -> None:
         """`super_users`: type and name, as "User:admin"."""
-        self._super_users = frozenset(super_users)
+        self._super_users = frozenset({MACHINE, *super_users})
         self._allows_without_acls = allows_without_acls
         self._literal: dict[tuple[Kind, str], frozenset[Rule]] = {}
         self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple, TypeAlias
 ANONYMOUS: Final = "User:ANONYMOUS"
 #: The principal of a peer that has to show who it is, and has not yet. It may do nothing.
 NOBODY: Final = ""
+#: The principal of a broker of this machine (`login/machine_secret.py`). It may do everything, and
+#: no login of a user gives a principal of this type.
+MACHINE: Final = "Machine:brokers"
 
 
 #: A principal, and the listener by which it has come.

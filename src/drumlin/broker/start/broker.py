@@ -25,6 +25,7 @@ from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.login.between_brokers import security_between_brokers
 from drumlin.broker.login.delegation_tokens import tokens_of
 from drumlin.broker.login.doors import doors_of
+from drumlin.broker.login.machine_secret import MachineSecret
 from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.login.users import credential_of
@@ -97,6 +98,7 @@ class Broker:
         logs: LogDirectories,
         bound: BoundSockets,
         metrics_sockets: BoundSockets,
+        secret: MachineSecret | None = None,
     ) -> None:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
@@ -107,8 +109,8 @@ class Broker:
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
         self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
-        security = security_between_brokers(config)
-        self.peers = Peers(config, metadata.image, self.threads, security)
+        security_at = security_between_brokers(config, secret)
+        self.peers = Peers(config, metadata.image, self.threads, security_at)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -145,7 +147,7 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        doors = doors_of(config, self._credentials())
+        doors = doors_of(config, self._credentials(), secret)
         self.server = Server(self._router, _limits(config), bound, doors)
         self.renewal = Renewal(config, doors, self.peers, self.threads)
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
@@ -221,7 +223,9 @@ class Broker:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
                     try:
-                        broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                        secret = None if machine is None else machine.secret
+                        sockets = bound, metrics_sockets
+                        broker = cls(config, clock, metadata, logs, *sockets, secret)
                     except ConfigError as error:  # what the names of files in it lead to
                         raise StartFailed(str(error)) from None
                     try:
@@ -286,7 +290,12 @@ class Broker:
     def _state(self) -> BrokerState:
         ports = {each.name: each.port for each in self.listeners}
         endpoints = tuple(
-            Endpoint(each.name, each.host or socket.getfqdn(), each.port or ports[each.name])
+            Endpoint(
+                each.name,
+                each.host or socket.getfqdn(),
+                each.port or ports[each.name],
+                self.config.listener_security_protocol_map[each.name],
+            )
             for each in self.config.advertised_listeners
         )
         return BrokerState(self.node_id, self.config.broker_rack, endpoints)

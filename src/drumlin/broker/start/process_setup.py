@@ -122,3 +122,9 @@ def risks(config: BrokerConfig) -> Iterator[str]:
             "the data may be gone after the next reboot: it is in "
             f"{', '.join(fleeting)}; log.dirs or --data DIR outside {_FLEETING} keeps it"
         )
+    has_rights = bool(config.value("authorizer.class.name"))
+    if has_rights and config.zookeeper_connect and not config.value("zookeeper.set.acl"):
+        yield (
+            "whoever reaches ZooKeeper can change the ACLs and read the users' credentials there: "
+            "zookeeper.set.acl=true with drumlin.zookeeper.digest is against that"
+        )

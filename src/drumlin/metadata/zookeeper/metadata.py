@@ -19,7 +19,6 @@ from uuid import UUID, uuid4
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import (
-    CONFIGURABLE,
     BrokerState,
     ClusterImage,
     PartitionId,
@@ -65,7 +64,14 @@ from drumlin.metadata.zookeeper.session.failures import as_kafka_error, client_e
 from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
 from drumlin.metadata.zookeeper.states.partition_states import with_newer
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
-from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
+from drumlin.metadata.zookeeper.znodes import (
+    acl_nodes,
+    config_nodes,
+    layout,
+    operations,
+    own_layout,
+)
+from drumlin.metadata.zookeeper.znodes.acl_nodes import is_storable
 from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Operation, Replace
 from drumlin.storage.directory.meta_properties import new_cluster_id
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -329,20 +335,21 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        if resource.type not in CONFIGURABLE:
-            message = "users and ACLs cannot be kept in ZooKeeper yet"
-            raise KafkaError(ErrorCode.unsupported_version, message)
+        if resource.type is ResourceType.ACL and not is_storable(resource):
+            message = "ZooKeeper cannot keep ACLs of a name like this"
+            raise KafkaError(ErrorCode.invalid_request, message)
         async with self._parts.locks.of(resource):
-            path = layout.config_path(resource)
+            path = config_nodes.node_path(resource)
 
             def write(node: Node | None) -> tuple[Iterable[Operation], dict[str, str] | None]:
-                current = {} if node is None else layout.decode_configs(path, node.data)
-                changes = alteration(current)
+                current = {} if node is None else config_nodes.decode_node(resource, node.data)
+                changes = alteration(config_nodes.shown(resource, current))
                 if not changes:
                     return (), None
                 configs = with_changes(current, changes)
                 version = None if node is None else node.version
-                return operations.put_configs(resource, configs, version), configs
+                operations = config_nodes.change_node(resource, configs, version)
+                return operations, config_nodes.shown(resource, configs)
 
             try:
                 configs = await self._compare_and_set(path, write)
@@ -424,7 +431,10 @@ def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session
     )
     session = Session(client, hosts, session_timeout_ms / 1000)
     try:
-        return session, _cluster_of(session, cluster_id)
+        found = _cluster_of(session, cluster_id)
+        if config.value("authorizer.class.name"):
+            session.create_all(acl_nodes.PERSISTENT)
+        return session, found
     except BaseException:
         session.close()
         raise

@@ -30,6 +30,8 @@ class Accepted(NamedTuple):
     is_by_token: bool = False
     #: How long what it has shown is valid; None: for ever.
     lifetime_ms: int | None = None
+    #: Whether the peer is no user, but a broker of this machine (`machine_secret.py`).
+    is_of_machine: bool = False
 
 
 class Exchange(Protocol):
