@@ -69,7 +69,7 @@ class Authorizer:
         if answer is None:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
-            answer = self._remembered[asked] = self._decide(*asked)
+            answer = self._remembered[asked] = self.decision(*asked)[0]
         return answer
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
@@ -102,30 +102,35 @@ class Authorizer:
         for prefix, rules in self._prefixed.get(kind, {}).items():
             yield Target(kind, Pattern.PREFIXED, prefix), rules
 
-    def _decide(
+    def decision(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str
-    ) -> bool:
+    ) -> tuple[bool, tuple[Target, Rule] | None]:
+        """The answer of `allows`, not remembered, and the ACL that has decided, if one has."""
         if principal in self._super_users:
-            return True
+            return True, None
         sufficient = {operation, Operation.ALL} | IMPLIED_BY.get(operation, frozenset())
-        is_allowed = is_mentioned = False
-        for rules in self._about(kind, name):
+        is_mentioned = False
+        allowing: tuple[Target, Rule] | None = None
+        for target, rules in self._about(kind, name):
             is_mentioned = True
             for rule in rules:
                 if not rule.is_for(principal, host):
                     continue
                 if rule.permission is Permission.ALLOW:
-                    is_allowed = is_allowed or rule.operation in sufficient
+                    if allowing is None and rule.operation in sufficient:
+                        allowing = target, rule
                 elif rule.operation in (operation, Operation.ALL):
-                    return False
-        return is_allowed if is_mentioned else self._allows_without_acls
+                    return False, (target, rule)
+        if allowing is not None:
+            return True, allowing
+        return not is_mentioned and self._allows_without_acls, None
 
-    def _about(self, kind: Kind, name: str) -> Iterable[frozenset[Rule]]:
-        """The ACLs of all targets that match the resource."""
+    def _about(self, kind: Kind, name: str) -> Iterable[tuple[Target, frozenset[Rule]]]:
+        """The targets that match the resource, with their ACLs."""
         for literal in {name, ANY_NAME}:
             rules = self._literal.get((kind, literal))
             if rules is not None:
-                yield rules
+                yield Target(kind, Pattern.LITERAL, literal), rules
         prefixed = self._prefixed.get(kind)
         if prefixed:
             for length in self._lengths[kind]:
@@ -133,7 +138,7 @@ class Authorizer:
                     break
                 rules = prefixed.get(name[:length])
                 if rules is not None:
-                    yield rules
+                    yield Target(kind, Pattern.PREFIXED, name[:length]), rules
 
 
 def _put(by_name: dict[T, frozenset[Rule]], name: T, rules: frozenset[Rule]) -> None:
