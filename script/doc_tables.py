@@ -153,6 +153,7 @@ LAYERS: Final = {
     "state": "a process's keyed state, whose memory is a compacted topic",
     "lowlevel": "what programs of many processes need of the client",
     "metrics_server": "metrics of commands that run for long",
+    "securing": "a server's own certificate authority, its administrator and its users",
     "serving": "topics kept in the stores of others",
     "client": "columns over the wire",
     "coordination": "groups, transactions, their offsets",

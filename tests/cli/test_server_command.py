@@ -20,7 +20,7 @@ def started_with(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The properties that a broker would be started with, filled in by the command."""
     properties: dict[str, str] = {}
 
-    def run(given: dict[str, str], _: str) -> int:
+    def run(given: dict[str, str], *_: str) -> int:
         properties.update(given)
         return 0
 

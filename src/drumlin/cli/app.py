@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from drumlin.cli.terminal import output, standard_output
+from drumlin.cli.terminal.before_command import options_before_command
 from drumlin.cli.terminal.commands import LazyGroup, Place
 
 _EXIT_USAGE: Final = 2
@@ -52,6 +53,11 @@ app: Final = LazyGroup(
         "cluster": _at(
             "clusters.cluster_commands", "app", "Show a cluster's state; run one for practice."
         ),
+        "users": _at("access.users", "app", "Add, list and remove users; change passwords."),
+        "acls": _at("access.acls", "app", "Say who may do what, and ask it."),
+        "certificates": _at(
+            "access.certificates", "app", "Issue, renew and show a server's own certificates."
+        ),
         "configs": _at("topics.configs", "app", "Show and change configurations."),
         "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
         "state": _at("states", "app", "Look into the keyed states of processes."),
@@ -77,6 +83,7 @@ def _show_version(context: click.Context, _: click.Parameter, is_requested: bool
         context.exit()
 
 
+app.params += options_before_command()
 app.params.append(
     click.Option(
         ["--version", "-V"],

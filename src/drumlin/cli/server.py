@@ -40,6 +40,7 @@ EXAMPLES: Final = examples(
     "drumlin server --data /var/lib/drumlin --listen 192.0.2.1:9092",
     "drumlin server config/server.properties --set log.retention.hours=24 num.partitions=6",
     "drumlin server --data ./data --listen 127.0.0.1:9092 --brokers 0",
+    "drumlin server --data ./data --listen 192.0.2.1:9092 --secure",
     "DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server",
 )
 
@@ -69,7 +70,7 @@ def server(
         Option(
             "--listen",
             metavar="HOST:PORT",
-            help="Where clients connect (listeners, without TLS).",
+            help="Where clients connect (listeners; without TLS, unless --secure).",
         ),
     ] = None,
     assignments: Annotated[
@@ -86,6 +87,10 @@ def server(
             help="How many brokers, each a process with the next port; 0: one for each core.",
         ),
     ] = 1,
+    secure: Annotated[
+        bool,
+        Option("--secure", help="TLS, logins and ACLs; the first start makes what they need."),
+    ] = False,
     log_level: Annotated[LogLevel, Option("--log-level", help="What is logged.")] = LogLevel.INFO,
 ) -> int:
     """Run a broker, or several, until SIGTERM or Ctrl-C; a line says when all is ready.
@@ -93,24 +98,51 @@ def server(
     Configuration keys are Kafka's, with Kafka's defaults and units. The command line takes
     precedence over the environment, the environment over the file. Without any, data go to
     /tmp/kafka-logs, and clients may connect from anywhere, to port 9092.
+
+    With --secure clients need TLS and a login, and users what ACLs allow them. The first start
+    makes a certificate authority, a certificate, and the user "admin", who may do everything; how
+    to connect as that user is in files in the data directory. `drumlin users` and `drumlin acls`
+    make others.
     """
+    count = brokers or len(os.sched_getaffinity(0))
+    told = ""
     try:
-        properties = _properties(arguments or [], data, listen, assignments or [])
+        protocol = "SASL_SSL" if secure else "PLAINTEXT"
+        properties = _properties(arguments or [], data, listen, protocol, assignments or [])
+        if secure:
+            properties, told = _secured(properties, count)
     except ConfigError as error:
         print(f"drumlin server: {error}", file=sys.stderr)
         return _EXIT_CONFIGURATION
-    count = brokers or len(os.sched_getaffinity(0))
     if count > 1:
         from drumlin.broker.machine import supervisor
 
-        return supervisor.run(properties, count, log_level.upper())
+        return supervisor.run(properties, count, log_level.upper(), told)
     from drumlin.broker.start.process import run
 
-    return run(properties, log_level.upper())
+    return run(properties, log_level.upper(), told)
+
+
+def _secured(properties: dict[str, str], brokers: int) -> tuple[dict[str, str], str]:
+    """The configuration of a secured server, and what to tell about it."""
+    from drumlin.broker.start.startup import StartFailed
+    from drumlin.securing.secured_server import secured_server
+
+    try:
+        secured = secured_server(properties, brokers)
+    except OSError as error:
+        raise ConfigError(str(error.filename), None, f"cannot be used: {error.strerror}") from None
+    except StartFailed as error:
+        raise ConfigError(str(error), None, "nothing was secured") from None
+    return dict(secured.properties), secured.told
 
 
 def _properties(
-    arguments: list[str], data: str | None, listen: str | None, assignments: list[str]
+    arguments: list[str],
+    data: str | None,
+    listen: str | None,
+    protocol: str,
+    assignments: list[str],
 ) -> dict[str, str]:
     """The broker's configuration: arguments before the environment before the file."""
     has_file = arguments and ("=" not in arguments[0] or Path(arguments[0]).is_file())
@@ -133,7 +165,7 @@ def _properties(
         _, colon, port = listen.rpartition(":")
         if not colon or not port.isdecimal() or len(port) > 5 or int(port) > _PORT_MAX:
             raise ConfigError("--listen", listen, "must be HOST:PORT, as 127.0.0.1:9092")
-        properties["listeners"] = f"PLAINTEXT://{listen}"
+        properties["listeners"] = f"{protocol}://{listen}"
     return properties | read_assignments([*assignments, *others])
 
 

@@ -168,12 +168,27 @@ def test_what_may_surprise_is_said(tmp_path: Path) -> None:
         }
         return [each.split(":")[0] for each in risks(BrokerConfig.load(given))]
 
+    def asked(protocol: str, **given: str) -> list[str]:
+        settings = {f"listener.name.x.{name}": text for name, text in given.items()}
+        given_too = {
+            "listeners": "X://192.0.2.1:9092",
+            "listener.security.protocol.map": f"X:{protocol}",
+            "inter.broker.listener.name": "X",
+            "log.dirs": "/var/lib/drumlin",
+        }
+        return [each.split(":")[0] for each in risks(BrokerConfig.load(given_too | settings))]
+
     everybody = "any client that reaches this machine can read, write and delete everything"
     fleeting = "the data may be gone after the next reboot"
     assert said("127.0.0.1", "/var/lib/drumlin") == []
     assert said("", "/tmp/kafka-logs") == [everybody, fleeting]
     assert said("0.0.0.0", "/var/lib/drumlin") == [everybody]
     assert said("[::]", "/var/lib/drumlin") == [everybody]
+    assert said("localhost", "/var/lib/drumlin") == []
+    assert said("192.0.2.1", "/var/lib/drumlin") == [everybody]
+    assert asked("SSL") == [everybody]
+    assert asked("SSL", **{"ssl.client.auth": "required"}) == []
+    assert asked("SASL_SSL") == []
     (tmp_path / "link").symlink_to("/tmp")
     assert said("127.0.0.1", f"/var/lib/drumlin,{tmp_path}/link/x") == [fleeting]
 

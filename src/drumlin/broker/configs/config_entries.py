@@ -63,6 +63,11 @@ class ConfigEntry:
     documentation: str | None = None
 
 
+#: Settings of the authorizer, without which nobody can tell what ACLs come to. Kafka hides them, as
+#: it does all settings of plugins.
+_TOLD: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+
+
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     """All entries of this broker."""
     keys = broker_keys()
@@ -90,8 +95,7 @@ def _broker_entry(
     own = changeable_broker_key(name)
     listeners = of_a_listener(name)
     key = changeable_broker_key(listeners[1]) if listeners else own
-    # A key without a type might be a plugin's password.
-    is_sensitive = key is None or key.is_sensitive
+    is_sensitive = _is_sensitive(name, key)
     synonyms = _synonyms(config, name, is_sensitive)
     return _entry(
         name,
@@ -173,10 +177,15 @@ def _entry(
         source,
         synonyms,
         is_read_only,
-        key is None or key.is_sensitive,
+        _is_sensitive(name, key),
         key.value_type.value if key else _UNKNOWN_TYPE,
         key.documentation or None if key else None,
     )
+
+
+def _is_sensitive(name: str, key: Key | None) -> bool:
+    # A key without a type might be a plugin's password.
+    return name not in _TOLD and (key is None or key.is_sensitive)
 
 
 def _layers(config: BrokerConfig) -> Iterable[tuple[Source, Mapping[str, str]]]:

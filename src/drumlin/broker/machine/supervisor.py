@@ -43,16 +43,20 @@ _log = logging.getLogger(__name__)
 _EXIT_FAILED: Final = 1
 
 
-def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") -> int:
-    """Run this many brokers until SIGTERM, SIGINT or SIGHUP; returns the exit code of the
-    process."""
+def run(
+    properties: Mapping[str, str], brokers: int, log_level: str = "INFO", told: str = ""
+) -> int:
+    """Run this many brokers until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process.
+
+    `told`: what to say once all are ready, besides that they are.
+    """
     prepare_process(log_level, "server")
     try:
         config = BrokerConfig.load(properties, brokers)
         check_machine(config, brokers)
         each = [properties_of(config, properties, index) for index in range(brokers)]
         configs = [BrokerConfig.load(own, brokers) for own in each]
-        return asyncio.run(_Server(config, configs, each, log_level).run())
+        return asyncio.run(_Server(config, configs, each, log_level, told).run())
     except (ConfigError, StartFailed, NotStarted, KafkaError) as error:
         if str(error):  # if empty, the broker has logged the error
             print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
@@ -68,7 +72,9 @@ class _Server:
         configs: list[BrokerConfig],
         properties: list[dict[str, str]],
         log_level: str,
+        told: str,
     ) -> None:
+        self._told = told
         self._config = config
         self._configs = configs
         self._properties = properties
@@ -154,11 +160,11 @@ class _Server:
 
     def _tell_ready(self, authority: Authority, addresses: list[list[str]]) -> None:
         said = ", ".join(address for each in addresses for address in each)
-        print(  # noqa: T201
+        ready = (
             f"drumlin is ready on {said} ({len(addresses)} brokers, data in "
-            f"{', '.join(self._config.log_dirs)}, cluster id {authority.image.cluster_id})",
-            flush=True,
+            f"{', '.join(self._config.log_dirs)}, cluster id {authority.image.cluster_id})"
         )
+        print("\n".join(filter(None, (ready, self._told))), flush=True)  # noqa: T201
         for risk in risks(self._config):
             _log.warning("%s", risk)
 

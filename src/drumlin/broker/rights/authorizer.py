@@ -38,6 +38,8 @@ class Decision(NamedTuple):
     is_allowed: bool
     #: What has decided, in words.
     rule: str
+    #: The ACL that has decided, if one has.
+    acl: tuple[Target, Rule] | None = None
 
 
 _Asked = tuple[str, str, Operation, Kind, str]
@@ -126,12 +128,12 @@ class Authorizer:
                 if not rule.is_for(principal, host):
                     continue
                 if rule.permission is Permission.ALLOW:
-                    if rule.operation in sufficient:
+                    if allowing is None and rule.operation in sufficient:
                         allowing = target, rule
                 elif rule.operation in (operation, Operation.ALL):
-                    return Decision(False, _in_words(target, rule))
+                    return Decision(False, _in_words(target, rule), (target, rule))
         if allowing is not None:
-            return Decision(True, _in_words(*allowing))
+            return Decision(True, _in_words(*allowing), allowing)
         if is_mentioned or not self._allows_without_acls:
             return _BY_NONE
         return _BY_DEFAULT

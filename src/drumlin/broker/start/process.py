@@ -38,10 +38,11 @@ _log = logging.getLogger("drumlin")
 _OTHER_THREADS: Final = 4
 
 
-def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
+def run(properties: Mapping[str, str], log_level: str = "INFO", told: str = "") -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process.
 
-    With TLS, SIGHUP has it read its certificates again.
+    With TLS, SIGHUP has it read its certificates again. `told`: what to say once it is ready,
+    besides that it is.
     """
     prepare_process(log_level)
     try:
@@ -49,7 +50,7 @@ def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
         if not config.zookeeper_connect and has_folders(config):
             with Locks({config.node_id: config.log_dirs}):
                 move_partitions(config, 1)
-        run_broker(config, lambda broker: _tell_ready(config, broker))
+        run_broker(config, lambda broker: _tell_ready(config, broker, told))
     except (ConfigError, StartFailed) as error:
         print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -110,13 +111,13 @@ async def _serve(
     _log.info("stopped cleanly")
 
 
-def _tell_ready(config: BrokerConfig, broker: Broker) -> None:
+def _tell_ready(config: BrokerConfig, broker: Broker, told: str) -> None:
     addresses = ", ".join(each.address for each in broker.listeners)
-    print(  # noqa: T201
+    ready = (
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
-        f"cluster id {broker.metadata.image.cluster_id})",
-        flush=True,
+        f"cluster id {broker.metadata.image.cluster_id})"
     )
+    print("\n".join(filter(None, (ready, told))), flush=True)  # noqa: T201
     for risk in risks(config):
         _log.warning("%s", risk)
 

@@ -10,13 +10,18 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from drumlin.broker.rights.session import ANONYMOUS
+
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
+    from drumlin.config.listeners import Listener
 
 T = TypeVar("T")
 _log = logging.getLogger("drumlin")
@@ -110,11 +115,12 @@ async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
 
 def risks(config: BrokerConfig) -> Iterator[str]:
     """Warnings of risks that are usual behind a firewall, but may surprise elsewhere."""
-    if any(each.host in ("", "::", "0.0.0.0") for each in config.listeners):  # noqa: S104
+    unprotected = [each.address for each in config.listeners if _is_open_to_all(config, each)]
+    if unprotected:
         yield (
             "any client that reaches this machine can read, write and delete everything: it "
-            "listens on every interface, and asks no client for a user; --listen 127.0.0.1:PORT is "
-            "for this machine only"
+            f"listens on {', '.join(unprotected)}, and asks no client for a user; --secure asks, "
+            "and --listen 127.0.0.1:PORT is for this machine only"
         )
     fleeting = [path for path in config.log_dirs if Path(path).resolve().is_relative_to(_FLEETING)]
     if fleeting:
@@ -128,3 +134,28 @@ def risks(config: BrokerConfig) -> Iterator[str]:
             "whoever reaches ZooKeeper can change the ACLs and read the users' credentials there: "
             "zookeeper.set.acl=true with drumlin.zookeeper.digest is against that"
         )
+
+
+def _is_open_to_all(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether others than this machine reach a listener, and may do everything there."""
+    if _is_loopback(listener.host):
+        return False
+    protocol = config.listener_security_protocol_map[listener.name]
+    asks_for_certificate = config.of_listener(listener.name, "ssl.client.auth") == "required"
+    if protocol.startswith("SASL") or (protocol == "SSL" and asks_for_certificate):
+        return False
+    if not str(config.value("authorizer.class.name") or "").strip():
+        return True
+    super_users = str(config.value("super.users") or "").split(";")
+    return ANONYMOUS in (each.strip() for each in super_users)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`. May wait for a name server."""
+    if not host:
+        return False
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return all(ip_address(each[4][0]).is_loopback for each in found)

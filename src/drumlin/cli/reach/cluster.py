@@ -54,6 +54,15 @@ class Cluster:
 
         return self.run(ask())
 
+    def ask_controller(self, api_name: str, request: Request) -> Any:
+        """Ask the controller."""
+
+        async def ask() -> Any:
+            connection = await self.connections.controller()
+            return await connection.request(api_name, request)
+
+        return self.run(ask())
+
     def ask_broker(self, node_id: int, api_name: str, request: Request) -> Any:
         """Ask one broker."""
 

@@ -1,28 +1,54 @@
-"""`--command-config FILE`: properties of Kafka's clients, as Kafka's own tools take them.
+"""`--config FILE`: properties of Kafka's clients, as Kafka's own tools take them.
 
-Decides which of them affect a command: security, and a few timeouts. An invalid security
+Decides which of them affect a command: addresses, security, and a few timeouts. An invalid security
 property is refused; other properties without an effect are listed in one warning.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import click
+from click.core import ParameterSource
+
 from drumlin.cli.terminal import output
+from drumlin.cli.terminal.before_command import NAMED_BEFORE
 from drumlin.cli.terminal.commands import Option
+from drumlin.cli.terminal.options import FOUND_BOOTSTRAP
 
 ENVIRONMENT: Final = "DRUMLIN_COMMAND_CONFIG"
-CommandConfig = Annotated[
-    Path | None,
-    Option(
-        "--command-config",
+_BOOTSTRAP: Final = "bootstrap.servers"
+
+
+def _choose(context: click.Context, path: Path | None) -> Path | None:
+    """The file: the command's own comes before the one of the whole command line."""
+    before = context.meta.get(NAMED_BEFORE)
+    is_asked_for = context.get_parameter_source("command_config") is ParameterSource.COMMANDLINE
+    if before is not None and not is_asked_for:
+        path, is_asked_for = before, True
+    if path is not None:
+        with contextlib.suppress(output.Failure):  # told when the rest is read
+            context.meta[FOUND_BOOTSTRAP] = _properties(path).get(_BOOTSTRAP), is_asked_for
+    return path
+
+
+def _option(*names: str) -> Option:
+    return Option(
+        *names,
         envvar=ENVIRONMENT,
         metavar="FILE",
-        help="Properties of Kafka's clients: TLS, login.",
-    ),
-]
+        help="Properties of Kafka's clients: addresses, TLS, login.",
+        choose=_choose,
+        is_eager=True,
+    )
+
+
+CommandConfig = Annotated[Path | None, _option("--config", "--command-config")]
+#: For commands whose --config is something else; there, too, it may stand before the command.
+CommandConfigAlone = Annotated[Path | None, _option("--command-config")]
 _NUMBERS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -38,14 +64,13 @@ def settings_of(path: Path | None) -> dict[str, Any]:
     Raises:
         output.Failure: the file does not exist, or is invalid.
     """
-    from drumlin.config.properties import decode_properties
     from drumlin.peer.security.properties import PREFIXES
     from drumlin.peer.security.security import Security
 
     if path is None:
         return {}
+    properties = _properties(path)
     try:
-        properties = decode_properties(path.read_bytes())
         settings: dict[str, Any] = {"security": Security.of(properties)}
         for name, keyword in _NUMBERS.items():
             if name in properties:
@@ -56,11 +81,23 @@ def settings_of(path: Path | None) -> dict[str, Any]:
         raise output.Failure(f"{path}: {error}") from None
     if "client.id" in properties:
         settings["client_id"] = properties["client.id"]
-    others = properties.keys() - _NUMBERS.keys() - {"client.id"}
+    others = properties.keys() - _NUMBERS.keys() - {"client.id", _BOOTSTRAP}
     without_effect = sorted(each for each in others if not each.startswith(PREFIXES))
     if without_effect:
         output.note(f"drumlin: {path}: without effect here: {', '.join(without_effect)}")
     return settings
+
+
+@functools.cache
+def _properties(path: Path) -> dict[str, str]:
+    from drumlin.config.properties import decode_properties
+
+    try:
+        return decode_properties(path.read_bytes())
+    except OSError as error:
+        raise output.Failure(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise output.Failure(f"{path}: {error}") from None
 
 
 def _positive(name: str, text: str) -> int:

@@ -23,7 +23,7 @@ from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.records.spark_run import SparkRun
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
-from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, examples
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, choose_bootstrap, examples
 
 if TYPE_CHECKING:
     from drumlin.client.values.registry import SchemaRegistry
@@ -239,6 +239,7 @@ def land(
             envvar="DRUMLIN_BOOTSTRAP",
             metavar="HOST:PORT[,…]",
             help="Brokers to find the cluster by.",
+            choose=choose_bootstrap,
         ),
     ] = None,
     command_config: CommandConfig = None,

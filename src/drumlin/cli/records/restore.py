@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.reach.command_config import CommandConfigAlone, settings_of
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
@@ -79,7 +79,7 @@ def restore(
     timeout: Timeout = None,
     allow_inexact: AllowInexact = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    command_config: CommandConfig = None,
+    command_config: CommandConfigAlone = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a topic's state at a point, or its records up to it, into a new topic.

@@ -41,7 +41,11 @@ class Argument:
 
 
 class Option:
-    """An option; without names it is `--` and the parameter's name."""
+    """An option; without names it is `--` and the parameter's name.
+
+    `choose` has the last word on the value: it sees the whole command line. `is_eager`: other
+    options choose by what this one has chosen.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,8 @@ class Option:
         min: int | None = None,  # noqa: A002
         max: int | None = None,  # noqa: A002
         complete: Complete | None = None,
+        choose: Callable[[click.Context, Any], Any] | None = None,
+        is_eager: bool = False,
     ) -> None:
         self.names = names
         self.help = help
@@ -59,6 +65,7 @@ class Option:
         self.envvar = envvar
         self.min, self.max = min, max
         self.complete = complete
+        self.choose, self.is_eager = choose, is_eager
 
 
 def command(
@@ -123,16 +130,27 @@ def _declared(
     else:
         how["type"] = _type(element)
         how["multiple"] = is_list
-        how["callback"] = _limits(declared.min, declared.max)
+        how["callback"] = _chosen(declared.choose) or _limits(declared.min, declared.max)
     return click.Option(
         [parameter.name, *names],
         help=declared.help,
         metavar=declared.metavar,
         envvar=declared.envvar,
+        is_eager=declared.is_eager,
         show_default=default not in (None, False, ""),
         show_envvar=declared.envvar is not None,
         **how,
     )
+
+
+def _chosen(choose: Callable[[click.Context, Any], Any] | None) -> Callable[..., Any] | None:
+    if choose is None:
+        return None
+
+    def chosen(context: click.Context, _: click.Parameter, value: Any) -> Any:
+        return value if context.resilient_parsing else choose(context, value)
+
+    return chosen
 
 
 def _limits(least: int | None, most: int | None) -> Callable[..., Any] | None:

@@ -8,11 +8,26 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import click
+from click.core import ParameterSource
 
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+#: Of a command line: the addresses in its configuration file, and whether that was asked for there
+#: rather than in the environment.
+FOUND_BOOTSTRAP: Final = "drumlin.bootstrap"
+
+
+def choose_bootstrap(context: click.Context, value: str | None) -> str | None:
+    """The addresses: the command line's come first, its file's next."""
+    found, is_asked_for = context.meta.get(FOUND_BOOTSTRAP, (None, False))
+    source = context.get_parameter_source("bootstrap")
+    if found is None or source is ParameterSource.COMMANDLINE:
+        return value
+    return value if source is ParameterSource.ENVIRONMENT and not is_asked_for else found
+
 
 Bootstrap = Annotated[
     str,
@@ -22,6 +37,7 @@ Bootstrap = Annotated[
         envvar="DRUMLIN_BOOTSTRAP",
         metavar="HOST:PORT[,…]",
         help="Brokers to connect to first.",
+        choose=choose_bootstrap,
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]

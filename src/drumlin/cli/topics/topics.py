@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import click
 
 from drumlin.cli.reach.cluster import Cluster, connect
-from drumlin.cli.reach.command_config import CommandConfig
+from drumlin.cli.reach.command_config import CommandConfig, CommandConfigAlone
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.reach.eligible_replicas import as_row, ask_eligible, columns_for
 from drumlin.cli.terminal import output
@@ -278,7 +278,7 @@ def create(
         bool, Option("--if-not-exists", help="Ignore topics that exist.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    command_config: CommandConfig = None,
+    command_config: CommandConfigAlone = None,
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""

@@ -112,7 +112,8 @@ class ScramExchange:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._credentials = credentials
-        self._name = self._header = self._nonce = self._first_messages = ""
+        self._name = self._header = self._first_messages = ""
+        self._nonces: tuple[str, ...] = ()
         self._credential: ScramCredential | None = None
         self._accepted: Accepted | None = None
 
@@ -139,15 +140,18 @@ class ScramExchange:
         is_token = _extensions(matched["extensions"]).get("tokenauth", "").lower() == "true"
         found = self._token() if is_token else self._user()
         self._credential = found or self._made_up()
-        self._nonce = matched["nonce"] + secrets.token_urlsafe(24)
+        nonce = matched["nonce"] + secrets.token_urlsafe(24)
+        # Before 2.6.1, librdkafka repeats its own part of it, which Apache Kafka took before 3.7.2.
+        # The proof covers what was sent, and ours with it, either way.
+        self._nonces = nonce, matched["nonce"] + nonce
         salt = base64.b64encode(self._credential.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        answer = f"r={nonce},s={salt},i={self._credential.iterations}"
         self._first_messages = f"{matched['bare']},{answer}"
         return answer.encode()
 
     def _end(self, text: str, credential: ScramCredential) -> Accepted:
         matched = _FINAL.fullmatch(text)
-        if matched is None or matched["nonce"] != self._nonce:
+        if matched is None or matched["nonce"] not in self._nonces:
             raise refused_by(self._mechanism)
         if _from_base64(matched["channel"]) != self._header.encode():
             raise refused_by(self._mechanism)

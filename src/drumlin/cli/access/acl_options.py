@@ -1,0 +1,185 @@
+"""The options by which commands name principals, operations and resources, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, NamedTuple
+
+from drumlin.broker.rights.acl_filters import AclFilter
+from drumlin.broker.rights.acls import (
+    ALL_OPERATIONS,
+    CLUSTER_NAME,
+    Kind,
+    Operation,
+    Pattern,
+    Permission,
+    Rule,
+    Target,
+)
+from drumlin.cli.access.acl_words import word
+from drumlin.cli.terminal.commands import Option
+from drumlin.cli.terminal.output import Failure
+
+_ANY: Final = 1
+_EXIT_USAGE: Final = 2
+
+Users = Annotated[
+    list[str] | None, Option("--user", "-u", metavar="NAME", help="User:NAME; repeatable.")
+]
+Principals = Annotated[
+    list[str] | None,
+    Option("--principal", metavar="TYPE:NAME", help="Like --user, of any type; repeatable."),
+]
+Operations = Annotated[
+    list[str] | None,
+    Option("--operation", "-o", metavar="WORD", help="all, read, write, create, …; repeatable."),
+]
+Topics = Annotated[
+    list[str] | None, Option("--topic", "-t", metavar="NAME", help="A topic; repeatable.")
+]
+Groups = Annotated[
+    list[str] | None, Option("--group", "-g", metavar="NAME", help="A group; repeatable.")
+]
+TransactionalIds = Annotated[
+    list[str] | None, Option("--transactional-id", metavar="ID", help="Repeatable.")
+]
+Clusters = Annotated[bool, Option("--cluster", help="The cluster itself.")]
+Tokens = Annotated[list[str] | None, Option("--delegation-token", metavar="ID", help="Repeatable.")]
+Hosts = Annotated[
+    list[str] | None,
+    Option("--host", metavar="ADDRESS", help="Only from this address; repeatable."),
+]
+
+
+class Question(NamedTuple):
+    """Whether a principal may do something."""
+
+    principal: str
+    operation: Operation
+    kind: Kind
+    name: str
+
+
+class ResourceOptions(NamedTuple):
+    """The resources of a command line."""
+
+    topics: list[str] | None
+    groups: list[str] | None
+    transactional_ids: list[str] | None
+    cluster: bool
+    tokens: list[str] | None
+
+    @property
+    def are_given(self) -> bool:
+        return any(self)
+
+    def named(self) -> list[tuple[Kind, str]]:
+        """Kind and name of each.
+
+        Raises:
+            Failure: there is none.
+        """
+        found = [*self._named()]
+        if not found:
+            raise Failure("say on what: --topic, --group, --cluster, …", _EXIT_USAGE)
+        return found
+
+    def _named(self) -> Iterator[tuple[Kind, str]]:
+        yield from ((Kind.TOPIC, each) for each in self.topics or ())
+        yield from ((Kind.GROUP, each) for each in self.groups or ())
+        yield from ((Kind.TRANSACTIONAL_ID, each) for each in self.transactional_ids or ())
+        if self.cluster:
+            yield Kind.CLUSTER, CLUSTER_NAME
+        yield from ((Kind.DELEGATION_TOKEN, each) for each in self.tokens or ())
+
+    def acls(
+        self,
+        principals: Sequence[str],
+        hosts: Sequence[str],
+        operations: Sequence[Operation],
+        pattern: Pattern,
+        permission: Permission,
+    ) -> list[tuple[Target, Rule]]:
+        """Each rule for each resource.
+
+        Raises:
+            Failure: a resource has no such operation, or there is no resource.
+        """
+        return [
+            (
+                Target(kind, Pattern.LITERAL if kind is Kind.CLUSTER else pattern, name),
+                Rule(principal, host, _checked(operation, kind), permission),
+            )
+            for kind, name in self.named()
+            for principal in principals
+            for operation in operations
+            for host in hosts
+        ]
+
+    def questions(
+        self, principals: Sequence[str], operations: Sequence[Operation]
+    ) -> list[Question]:
+        """
+        Raises:
+            Failure: see `acls`.
+        """
+        return [
+            Question(principal, _checked(operation, kind), kind, name)
+            for kind, name in self.named()
+            for principal in principals
+            for operation in operations
+        ]
+
+    def filters(
+        self,
+        principals: Sequence[str],
+        operations: Sequence[Operation] = (),
+        pattern: int | None = None,
+    ) -> list[AclFilter]:
+        """What matches any of all that is given; without anything, everything."""
+        resources: list[tuple[int, str | None]] = [*self._named()]
+        whose: Sequence[str | None] = principals or [None]
+        which: Sequence[int] = operations or [_ANY]
+        return [
+            AclFilter(kind, name, pattern or _ANY, principal, None, operation, _ANY)
+            for kind, name in resources or [(_ANY, None)]
+            for principal in whose
+            for operation in which
+        ]
+
+
+def principals_of(
+    users: list[str] | None, principals: list[str] | None, *, is_needed: bool = False
+) -> list[str]:
+    """
+    Raises:
+        Failure: there is none, though one is needed, or one has no type.
+    """
+    for each in principals or ():
+        if not all(each.partition(":")):
+            raise Failure(f"{each!r} is not TYPE:NAME", _EXIT_USAGE)
+    found = [*(f"User:{each}" for each in users or ()), *(principals or ())]
+    if is_needed and not found:
+        raise Failure("say who: --user NAME", _EXIT_USAGE)
+    return list(dict.fromkeys(found))
+
+
+def operations_of(words: list[str] | None) -> list[Operation]:
+    """
+    Raises:
+        Failure: a word means none.
+    """
+    known = {word(each): each for each in Operation}
+    for each in words or ():
+        if each.lower() not in known:
+            raise Failure(f"{each!r} is no operation; there are {', '.join(known)}", _EXIT_USAGE)
+    return list(dict.fromkeys(known[each.lower()] for each in words or ()))
+
+
+def _checked(operation: Operation, kind: Kind) -> Operation:
+    if operation is not Operation.ALL and not ALL_OPERATIONS[kind] >> operation & 1:
+        there = [word(each) for each in Operation if ALL_OPERATIONS[kind] >> each & 1]
+        noun = kind.name.lower().replace("_", " ")
+        message = f"a {noun} has no operation {word(operation)}; it has all, {', '.join(there)}"
+        raise Failure(message, _EXIT_USAGE)
+    return operation

@@ -1,0 +1,147 @@
+"""Where users are: in a running cluster, or in the metadata of a broker that does not run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from drumlin.cli.reach.cluster import Cluster, check, connect
+from drumlin.cli.terminal.output import Failure
+from drumlin.peer.peer_error import only
+from drumlin.peer.security.secret import Secret
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from drumlin.wire.protocol.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
+
+#: Numbers of mechanisms in requests.
+NUMBERS: Final[Mapping[str, int]] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+class UserStore(Protocol):
+    """Users with passwords."""
+
+    def users(self) -> dict[str, dict[str, int]]:
+        """The iterations of each mechanism of each user."""
+        ...
+
+    def put(self, user: str, password: Secret, mechanisms: Collection[str]) -> None:
+        """Give a user, who may be new, this password."""
+        ...
+
+    def remove(self, user: str, mechanisms: Collection[str]) -> None:
+        """Remove a user, who has these mechanisms."""
+        ...
+
+
+@contextlib.contextmanager
+def user_store(
+    data: Path | None, bootstrap: str, command_config: Path | None
+) -> Iterator[UserStore]:
+    """The users of a cluster, or those in a data directory.
+
+    Raises:
+        Failure: a broker runs on the directory, or it cannot be used.
+    """
+    if data is None:
+        with connect(bootstrap, command_config) as cluster:
+            yield _ClusterUsers(cluster)
+        return
+    from drumlin.broker.start.startup import StartFailed
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.config.config_error import ConfigError
+    from drumlin.securing.private_files import make_private_folder
+    from drumlin.securing.stored_users import stopped_metadata
+
+    os.umask(0o077)
+    folder = data.absolute()
+    try:
+        make_private_folder(folder, key="--data")
+        with stopped_metadata(BrokerConfig({"log.dirs": str(folder)})) as opened:
+            yield _StoredUsers(opened)
+    except StartFailed as error:
+        raise Failure(f"{error}: without --data, users are those of a running cluster") from None
+    except ConfigError as error:
+        raise Failure(str(error)) from None
+
+
+class _ClusterUsers:
+    """The users of a running cluster, of Drumlin or Apache Kafka."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def users(self) -> dict[str, dict[str, int]]:
+        request = DescribeUserScramCredentialsRequest(users=None)
+        response = self._cluster.ask_any("describe_user_scram_credentials", request)
+        check(response.error_code, "users", response.error_message)
+        names = {number: mechanism for mechanism, number in NUMBERS.items()}
+        found = {}
+        for each in response.results:
+            check(each.error_code, f"user {each.user}", each.error_message)
+            found[each.user] = {
+                names.get(info.mechanism, str(info.mechanism)): info.iterations
+                for info in each.credential_infos
+            }
+        return dict(sorted(found.items()))
+
+    def put(self, user: str, password: Secret, mechanisms: Collection[str]) -> None:
+        from drumlin.securing.salted_password import salted_password
+
+        upsertions = []
+        for mechanism in mechanisms:
+            salt, salted, iterations = salted_password(mechanism, password)
+            upsertion = ScramCredentialUpsertion(
+                name=user,
+                mechanism=NUMBERS[mechanism],
+                iterations=iterations,
+                salt=salt,
+                salted_password=salted,
+            )
+            upsertions.append(upsertion)
+        self._alter(user, deletions=(), upsertions=tuple(upsertions))
+
+    def remove(self, user: str, mechanisms: Collection[str]) -> None:
+        deletions = tuple(
+            ScramCredentialDeletion(name=user, mechanism=NUMBERS[each]) for each in mechanisms
+        )
+        self._alter(user, deletions=deletions, upsertions=())
+
+    def _alter(self, user: str, **changes: Any) -> None:
+        request = AlterUserScramCredentialsRequest(**changes)
+        response = self._cluster.ask_controller("alter_user_scram_credentials", request)
+        result = only(response.results, f"the change of user {user}")
+        message = result.error_message
+        if result.error_code == ErrorCode.unsupported_version:
+            message = "the cluster keeps no users"
+        check(result.error_code, f"user {user}", message)
+
+
+class _StoredUsers:
+    """The users in the metadata of a broker that does not run."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def users(self) -> dict[str, dict[str, int]]:
+        from drumlin.securing.stored_users import users_in
+
+        return users_in(self._opened)
+
+    def put(self, user: str, password: Secret, mechanisms: Collection[str]) -> None:
+        from drumlin.securing.stored_users import put_user
+
+        self._opened.execute_durably(put_user(user, password, mechanisms))
+
+    def remove(self, user: str, mechanisms: Collection[str]) -> None:
+        from drumlin.securing.stored_users import remove_user
+
+        self._opened.execute_durably(remove_user(user, mechanisms))

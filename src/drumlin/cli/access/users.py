@@ -1,0 +1,156 @@
+"""`drumlin users`: who can log in by SCRAM, and by which password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from drumlin.cli.access.passwords import PasswordFile, read_password
+from drumlin.cli.access.user_stores import NUMBERS, UserStore, user_store
+from drumlin.cli.reach.command_config import CommandConfig
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Argument, Group, Option
+from drumlin.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    confirm,
+    examples,
+)
+from drumlin.cli.terminal.outcomes import for_each
+
+_EXIT_USAGE: Final = 2
+
+app: Final = Group(help="Add, list and remove users of SCRAM; change their passwords.")
+
+Name = Annotated[str, Argument("NAME", help="The user's name, as ACLs have it after 'User:'.")]
+Mechanisms = Annotated[
+    list[str] | None,
+    Option(
+        "--mechanism",
+        metavar="MECHANISM",
+        help="SCRAM-SHA-256 or SCRAM-SHA-512; repeatable. Default: both.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    Option(
+        "--data",
+        metavar="DIR",
+        help="In the data directory of a broker that does not run, or has never run.",
+    ),
+]
+
+
+@app.add(
+    epilog=examples(
+        "drumlin users add alice --config data/client.properties",
+        "drumlin users add etl --password-file etl.password --config data/client.properties",
+        "drumlin users add alice --data ./data",
+    )
+)
+def add(
+    name: Name,
+    password_file: PasswordFile = None,
+    mechanisms: Mechanisms = None,
+    data: Data = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a user, with a password from a prompt, from standard input, or from a file.
+
+    A new user may do nothing yet: `drumlin acls add` gives rights.
+    """
+    wanted = _mechanisms(mechanisms)
+    with user_store(data, bootstrap, command_config) as store:
+        if name in store.users():
+            raise output.Failure(f"user {name} exists: drumlin users passwd changes the password")
+        store.put(name, read_password(name, password_file), wanted)
+    _show(name, "added", wanted, as_json)
+
+
+@app.add(
+    epilog=examples(
+        "drumlin users passwd alice --config data/client.properties",
+        "drumlin users passwd admin --config data/client.properties",
+    )
+)
+def passwd(
+    name: Name,
+    password_file: PasswordFile = None,
+    mechanisms: Mechanisms = None,
+    data: Data = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the password of a user, for the mechanisms that the user has.
+
+    Who is logged in stays so. Files with the old password are not changed.
+    """
+    with user_store(data, bootstrap, command_config) as store:
+        known = _known(store, name)
+        wanted = _mechanisms(mechanisms) if mechanisms else [*known]
+        store.put(name, read_password(name, password_file), wanted)
+    _show(name, "changed", wanted, as_json)
+
+
+@app.add(name="list", epilog=examples("drumlin users list --config data/client.properties"))
+def list_users(
+    data: Data = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List users, and the mechanisms by which they can log in."""
+    with user_store(data, bootstrap, command_config) as store:
+        users = store.users()
+    rows = [
+        {"user": name, "mechanisms": [*mechanisms], "iterations": [*mechanisms.values()]}
+        for name, mechanisms in users.items()
+    ]
+    output.show_rows(rows, ("user", "mechanisms"), as_json=as_json, empty="there are no users")
+
+
+@app.add(epilog=examples("drumlin users remove alice --config data/client.properties"))
+def remove(
+    names: Annotated[list[str], Argument("NAME…", help="Names of users.")],
+    data: Data = None,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove users. Their ACLs stay: `drumlin acls remove --user NAME` removes them."""
+    confirm(f"Remove {', '.join(names)}?", yes)
+    with user_store(data, bootstrap, command_config) as store:
+        known = store.users()
+
+        def act(name: str) -> bool:
+            if name not in known:
+                return False
+            store.remove(name, [*known[name]])
+            return True
+
+        for_each("user", names, act, done="removed", as_json=as_json, otherwise="is no user")
+
+
+def _known(store: UserStore, name: str) -> dict[str, int]:
+    known = store.users().get(name)
+    if known is None:
+        raise output.Failure(f"there is no user {name}: drumlin users add makes one")
+    return known
+
+
+def _mechanisms(given: list[str] | None) -> list[str]:
+    for each in given or ():
+        if each not in NUMBERS:
+            raise output.Failure(f"{each} is no mechanism here: {', '.join(NUMBERS)}", _EXIT_USAGE)
+    return list(dict.fromkeys(given or NUMBERS))
+
+
+def _show(name: str, done: str, mechanisms: list[str], as_json: bool) -> None:
+    row = {"user": name, done: True, "mechanisms": mechanisms}
+    output.show_changes([row], [f"{name}: {done}"], as_json)

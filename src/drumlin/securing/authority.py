@@ -1,0 +1,233 @@
+"""A certificate authority of one's own, and the certificates that it issues.
+
+`cryptography`, which takes a while to import, is imported only here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_AUTHORITYS_LIFE: Final = timedelta(days=3650)
+#: A broker renews its certificate at a start in the second half, so that it is good for a year.
+LIFE: Final = timedelta(days=825)
+#: Clocks of clients may be behind.
+_SKEW: Final = timedelta(days=1)
+NAME_LENGTH_MAX: Final = 64
+
+
+class UnusableCertificate(ValueError):
+    """PEM that is not what it should be; the message says what is wrong, and shows no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What a certificate says."""
+
+    name: str
+    issuer: str
+    hosts: tuple[str, ...]
+    begins: datetime
+    ends: datetime
+    fingerprint: str
+
+    def covers(self, hosts: Iterable[str]) -> bool:
+        """Whether clients that look for any of these hosts accept it."""
+        known = {_canonical(each) for each in self.hosts}
+        return all(_canonical(each) in known for each in hosts)
+
+    def is_in_second_half(self, now: datetime) -> bool:
+        return now > self.begins + (self.ends - self.begins) / 2
+
+
+class Authority:
+    """An authority: whoever has it can pass for any broker at its clients."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def make(cls, name: str) -> Authority:
+        """A new one, with a name by which people recognize it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        named = _named(name)
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(named)
+            .issuer_name(named)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + _AUTHORITYS_LIFE)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def of_pem(cls, pem: str) -> Authority:
+        """The authority with this certificate and key.
+
+        Raises:
+            UnusableCertificate: there is none in it.
+        """
+        certificate = _certificate(pem)
+        try:
+            key = serialization.load_pem_private_key(pem.encode(), None)
+        except (ValueError, TypeError):
+            raise UnusableCertificate("it has no key that can be read") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise UnusableCertificate("its key is not one of an elliptic curve")
+        if key.public_key() != certificate.public_key():
+            raise UnusableCertificate("its key is not that of its certificate")
+        return cls(certificate, key)
+
+    def pem(self) -> str:
+        """Key and certificate: a secret."""
+        return _pem_of_key(self._key) + self.certificate_pem()
+
+    def certificate_pem(self) -> str:
+        """What clients trust."""
+        return _pem_of(self._certificate)
+
+    def issue(self, name: str, hosts: Collection[str]) -> str:
+        """A new key, and a certificate for it, as PEM: for a broker, and for a client.
+
+        Raises:
+            UnusableCertificate: a name cannot be written into a certificate.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.now(UTC)
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        own = self._key.public_key()
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(_named(name))
+            .issuer_name(self._certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(min(now + LIFE, self._certificate.not_valid_after_utc))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(own), False)
+        )
+        if hosts:
+            names = [_general_name(each) for each in dict.fromkeys(hosts)]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
+        return _pem_of_key(key) + _pem_of(builder.sign(self._key, hashes.SHA256()))
+
+    def has_issued(self, pem: str) -> bool:
+        """Whether it has signed the first certificate in `pem`."""
+        try:
+            _certificate(pem).verify_directly_issued_by(self._certificate)
+        except (InvalidSignature, ValueError, TypeError):
+            return False
+        return True
+
+
+def read_certificate(pem: str) -> Issued:
+    """What the first certificate in `pem` says.
+
+    Raises:
+        UnusableCertificate: there is none.
+    """
+    found = _certificate(pem)
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        hosts: tuple[str, ...] = ()
+    else:
+        addresses = map(str, names.get_values_for_type(x509.IPAddress))
+        hosts = (*names.get_values_for_type(x509.DNSName), *addresses)
+    return Issued(
+        found.subject.rfc4514_string(),
+        found.issuer.rfc4514_string(),
+        hosts,
+        found.not_valid_before_utc,
+        found.not_valid_after_utc,
+        found.fingerprint(hashes.SHA256()).hex(":").upper(),
+    )
+
+
+def can_be_in_a_certificate(host: str) -> bool:
+    """Whether a host's name or address can be written into a certificate."""
+    try:
+        _general_name(host)
+    except UnusableCertificate:
+        return False
+    return True
+
+
+def _certificate(pem: str) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem.encode())
+    except ValueError:
+        raise UnusableCertificate("it has no certificate that can be read") from None
+
+
+def _named(name: str) -> x509.Name:
+    if not 0 < len(name) <= NAME_LENGTH_MAX:
+        message = f"a certificate's name has 1 to {NAME_LENGTH_MAX} characters, not {len(name)}"
+        raise UnusableCertificate(message)
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        if not host or len(host) > 253:
+            raise ValueError
+        return x509.DNSName(host)
+    except ValueError:
+        raise UnusableCertificate(f"{host!r} is no host's name or address") from None
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower().rstrip(".")
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem_of(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _pem_of_key(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()

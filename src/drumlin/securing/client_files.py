@@ -1,0 +1,102 @@
+"""The files by which clients connect as a user: their settings, with the password, for each family
+of clients.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from drumlin.config.properties import decode_properties
+from drumlin.peer.security.jaas import parse_jaas
+from drumlin.peer.security.secret import Secret
+from drumlin.securing.private_files import write_private
+
+#: For Java's clients and Kafka's tools, Spark, and Drumlin.
+PROPERTIES: Final = "client.properties"
+#: For librdkafka's clients in any language.
+JSON: Final = "client.json"
+#: For kcat, whose settings are librdkafka's.
+KCAT: Final = "kcat.conf"
+CA: Final = "ca.pem"
+
+_MECHANISM: Final = "SCRAM-SHA-512"
+_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_BOOTSTRAP: Final = "bootstrap.servers"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How a user connects. `ca`: PEM; in `folder` it is a file as well."""
+
+    bootstrap: str
+    user: str
+    password: Secret
+    ca: str
+
+    def write(self, folder: Path) -> None:
+        """Write the files.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        write_private(folder / CA, self.ca)
+        write_private(folder / JSON, json.dumps(self._librdkafkas(), indent=2) + "\n")
+        del_pem = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
+        del del_pem["ssl.ca.pem"]
+        write_private(folder / KCAT, "".join(f"{key}={text}\n" for key, text in del_pem.items()))
+        # The last one: where it is, the others are.
+        write_private(folder / PROPERTIES, self._properties())
+
+    def _properties(self) -> str:
+        password = self.password.reveal().replace("\\", "\\\\").replace('"', '\\"')
+        login = f'{_MODULE} required username="{self.user}" password="{password}";'
+        properties = {
+            _BOOTSTRAP: self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": _MECHANISM,
+            "sasl.jaas.config": login,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": self.ca,
+        }
+        return "".join(f"{key}={_escaped(text)}\n" for key, text in properties.items())
+
+    def _librdkafkas(self) -> dict[str, str]:
+        return {
+            _BOOTSTRAP: self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": _MECHANISM,
+            "sasl.username": self.user,
+            "sasl.password": self.password.reveal(),
+            "ssl.ca.pem": self.ca,
+        }
+
+
+def read_connection(folder: Path) -> Connection | None:
+    """What was written into the folder; None if it is not there, or was changed by others.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        properties = decode_properties((folder / PROPERTIES).read_bytes())
+        options = parse_jaas(properties["sasl.jaas.config"]).options
+        return Connection(
+            properties[_BOOTSTRAP],
+            options["username"],
+            Secret(options["password"]),
+            properties["ssl.truststore.certificates"],
+        )
+    except (FileNotFoundError, KeyError, ValueError):
+        return None
+
+
+def with_address(connection: Connection, bootstrap: str, ca: str) -> Connection:
+    """The same user at another address."""
+    return replace(connection, bootstrap=bootstrap, ca=ca)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

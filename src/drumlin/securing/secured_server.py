@@ -1,0 +1,276 @@
+"""`drumlin server --secure`: what it needs is made at the first start, and used by later ones.
+
+Of a crash at any point the next start makes a whole: the administrator's password is in its file
+before the metadata know the user, and the metadata note together with the user that there is one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shlex
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from drumlin.broker.login.mechanisms.plain import MECHANISM as PLAIN
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.config_error import ConfigError
+from drumlin.config.keys import broker_keys
+from drumlin.config.listeners import Listener, parse_listeners, parse_protocol_map
+from drumlin.metadata.embedded.database import put_value
+from drumlin.peer.security.secret import Secret
+from drumlin.securing import client_files
+from drumlin.securing.authority import (
+    Authority,
+    UnusableCertificate,
+    can_be_in_a_certificate,
+    read_certificate,
+)
+from drumlin.securing.client_files import Connection, read_connection, with_address
+from drumlin.securing.machine_hosts import hosts_of_machine
+from drumlin.securing.private_files import make_private_folder, write_private
+from drumlin.securing.stored_users import put_user, stopped_metadata
+
+_log = logging.getLogger(__name__)
+
+#: Key and certificate of the authority. A start does not need it, as long as the broker's
+#: certificate is good.
+AUTHORITY: Final = "authority.pem"
+#: Key and certificate of the broker.
+BROKER: Final = "broker.pem"
+PROTOCOL: Final = "SASL_SSL"
+
+_ADMIN: Final = "admin"
+#: The brokers of a machine, for each other.
+_BROKERS: Final = "drumlin-brokers"
+_PASSWORD_BYTES: Final = 24
+#: Key in the metadata: the administrator was made.
+_HAS_ADMIN: Final = "administrator_made"
+_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+#: What --secure sets, or would make less safe; the keys of one listener may be set.
+_TAKEN: Final = (
+    "authorizer.class.name",
+    "inter.broker.listener.name",
+    "sasl.enabled.mechanisms",
+    "sasl.mechanism.inter.broker.protocol",
+    "security.inter.broker.protocol",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+    "zookeeper.connect",
+)
+
+
+@dataclass(frozen=True)
+class SecuredServer:
+    """A server's configuration, and what to tell the operator once it is ready."""
+
+    properties: Mapping[str, str]
+    told: str
+
+
+def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer:
+    """Make what is missing in the first log dir. Blocks; all files that this process and its
+    children make from now on are for their owner alone.
+
+    Raises:
+        ConfigError: the configuration contradicts it.
+        StartFailed: another broker runs, or the metadata cannot be used.
+        OSError: the files cannot be written.
+    """
+    for key in _TAKEN:
+        if properties.get(key, "").strip():
+            raise ConfigError(key, properties[key], _why_not(key))
+    given = {"listeners": f"{PROTOCOL}://:9092", **properties}
+    _check_listeners(given)
+    folder = Path(BrokerConfig.load(_plain(given), brokers).log_dirs[0]).absolute()
+    own = _settings(given, folder)
+    config = BrokerConfig.load(own, brokers)
+    own |= _logins(config, own, brokers)
+    os.umask(0o077)
+    make_private_folder(folder, key="log.dirs")
+    _certify(folder, config)
+    connection = _administrator(folder, config)
+    return SecuredServer(own, "" if connection is None else _told(folder))
+
+
+def _why_not(key: str) -> str:
+    if key == "zookeeper.connect":
+        return "must not be set with --secure, as users and ACLs in ZooKeeper are not read yet"
+    return "must not be set with --secure, which sets it; listener.name.sasl_ssl.… may be"
+
+
+def _plain(properties: Mapping[str, str]) -> dict[str, str]:
+    """What says where the data are, without what needs the rest to be valid."""
+    return {name: properties[name] for name in ("log.dir", "log.dirs") if name in properties}
+
+
+def _settings(given: Mapping[str, str], folder: Path) -> dict[str, str]:
+    super_users = filter(None, [given.get("super.users", "").strip(), f"User:{_ADMIN}"])
+    return {
+        **given,
+        "authorizer.class.name": _AUTHORIZER,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": PLAIN,
+        "security.inter.broker.protocol": PROTOCOL,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / BROKER),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / client_files.CA),
+        "super.users": ";".join(super_users),
+    }
+
+
+def _check_listeners(given: Mapping[str, str]) -> None:
+    key = "listener.security.protocol.map"
+    protocols = parse_protocol_map(key, given.get(key) or str(broker_keys()[key].default))
+    listed = tuple(filter(None, (each.strip() for each in given["listeners"].split(","))))
+    for each in parse_listeners("listeners", listed):
+        protocol = protocols.get(each.name, "unknown")
+        shown = f"{each.name}://{each.host}:{each.port}"
+        if protocol != PROTOCOL:
+            allowed = f"must be {PROTOCOL}://HOST:PORT with --secure, as {each.name} is {protocol}"
+            raise ConfigError("listeners", shown, allowed)
+        if not each.port:
+            allowed = "needs a port with --secure: the files for clients name it"
+            raise ConfigError("listeners", shown, allowed)
+
+
+def _logins(config: BrokerConfig, own: Mapping[str, str], brokers: int) -> dict[str, str]:
+    """How brokers log in at each other: by a secret that lives as long as their processes."""
+    password = secrets.token_urlsafe(_PASSWORD_BYTES)
+    login = f'{_MODULE} required username="{_BROKERS}" password="{password}"'
+    added = {}
+    if brokers > 1:
+        login += f' user_{_BROKERS}="{password}"'
+        added["sasl.enabled.mechanisms"] = f"{own['sasl.enabled.mechanisms']},{PLAIN}"
+        added["super.users"] = f"{own['super.users']};User:{_BROKERS}"
+    for each in config.listeners:
+        added[f"listener.name.{each.name.lower()}.plain.sasl.jaas.config"] = f"{login};"
+    return added
+
+
+# -- certificates --------------------------------------------------------------------------------
+
+
+def _certify(folder: Path, config: BrokerConfig) -> None:
+    """Make the authority and the broker's certificate, or a new one if it will not do."""
+    if not (folder / BROKER).exists() and not (folder / AUTHORITY).exists():
+        name = f"Drumlin {socket.gethostname()[:40]} {secrets.token_hex(4)}"
+        write_private(folder / AUTHORITY, Authority.make(name).pem())
+    authority = read_authority(folder)
+    if authority is not None and not (folder / client_files.CA).exists():
+        write_private(folder / client_files.CA, authority.certificate_pem())
+    why = _why_renew(folder, authority, hosts_told(config))
+    if why is None:
+        return
+    if authority is None:
+        allowed = f"{why}, and there is no {AUTHORITY} to make another by"
+        raise ConfigError(str(folder / BROKER), None, allowed)
+    issue_brokers(folder, authority, hosts_told(config))
+    if why != "is missing":
+        _log.warning("%s %s: it was renewed", folder / BROKER, why)
+
+
+def _why_renew(folder: Path, authority: Authority | None, hosts: list[str]) -> str | None:
+    try:
+        pem = (folder / BROKER).read_text()
+    except FileNotFoundError:
+        return "is missing"
+    if authority is not None and not authority.has_issued(pem):
+        return None  # the operator's own
+    try:
+        issued = read_certificate(pem)
+    except UnusableCertificate as error:
+        raise ConfigError(str(folder / BROKER), None, str(error)) from None
+    now = datetime.now(UTC)
+    if now > issued.ends:
+        return f"has ended on {issued.ends:%Y-%m-%d}"
+    if authority is None:
+        return None
+    if issued.is_in_second_half(now):
+        return f"would have ended on {issued.ends:%Y-%m-%d}"
+    missing = [each for each in hosts if not issued.covers([each])]
+    return f"has not named {', '.join(missing)}" if missing else None
+
+
+def read_authority(folder: Path) -> Authority | None:
+    """The authority in a data directory; None if there is none, as it is kept elsewhere.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    path = folder / AUTHORITY
+    try:
+        return Authority.of_pem(path.read_text())
+    except FileNotFoundError:
+        return None
+    except UnusableCertificate as error:
+        raise ConfigError(str(path), None, str(error)) from None
+
+
+def issue_brokers(folder: Path, authority: Authority, hosts: Iterable[str]) -> None:
+    """Write the broker's certificate, for these hosts and all names of the machine."""
+    wanted = dict.fromkeys([*hosts, *hosts_of_machine()])
+    named = [each for each in wanted if can_be_in_a_certificate(each)]
+    write_private(folder / BROKER, authority.issue("drumlin", named))
+
+
+def hosts_told(config: BrokerConfig) -> list[str]:
+    """The hosts of this broker that clients hear of, and those that it listens on."""
+    told = [_host(each) for each in config.advertised_listeners]
+    own = [each.host for each in config.listeners if each.host not in ("", "::", "0.0.0.0")]  # noqa: S104
+    return [each for each in dict.fromkeys([*told, *own]) if can_be_in_a_certificate(each)]
+
+
+def _host(listener: Listener) -> str:
+    return listener.host or socket.getfqdn()
+
+
+# -- the administrator ---------------------------------------------------------------------------
+
+
+def _administrator(folder: Path, config: BrokerConfig) -> Connection | None:
+    """Make the administrator, and keep the files by which it connects true.
+
+    None if the files are not there any more, or have been changed.
+    """
+    bootstrap = _bootstrap(config)
+    ca = (folder / client_files.CA).read_text()
+    known = read_connection(folder)
+    with stopped_metadata(config) as opened:
+        if opened.value(_HAS_ADMIN) is None:
+            if known is None or known.user != _ADMIN:
+                password = Secret(secrets.token_urlsafe(_PASSWORD_BYTES))
+                known = Connection(bootstrap, _ADMIN, password, ca)
+                known.write(folder)
+            made = put_user(_ADMIN, known.password)
+            opened.execute_durably([*made, put_value(_HAS_ADMIN, 1)])
+    if known is not None and (known.bootstrap, known.ca) != (bootstrap, ca):
+        known = with_address(known, bootstrap, ca)
+        known.write(folder)
+    return known
+
+
+def _bootstrap(config: BrokerConfig) -> str:
+    first = config.advertised_listeners[0]
+    return Listener(first.name, _host(first), first.port).address
+
+
+def _told(folder: Path) -> str:
+    properties, kcat = (
+        shlex.quote(str(folder / each)) for each in (client_files.PROPERTIES, client_files.KCAT)
+    )
+    return f"connect: drumlin topics list --config {properties}\n     or: kcat -F {kcat} -L"
