@@ -61,6 +61,8 @@ class BrokerConfig:
     broker_rack: str | None
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
     delete_topic_enable: bool
@@ -124,6 +126,8 @@ class BrokerConfig:
     producer_id_expiration_ms: int
 
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int

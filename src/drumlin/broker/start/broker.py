@@ -35,6 +35,7 @@ from drumlin.broker.parts.group_context import ImageTopics, group_setting, tell_
 from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.broker.peers.peers import Peers
 from drumlin.broker.peers.transactions import RemoteTransactions
+from drumlin.broker.quotas.client_quotas import ClientQuotas
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
@@ -104,6 +105,8 @@ class Broker:
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
+        self._client_quotas = ClientQuotas(config, clock)
+        self.quotas: ClientQuotas | None = None
         security = security_between_brokers(config)
         self.peers = Peers(config, metadata.image, self.threads, security)
         self.remote_transactions = RemoteTransactions(self.peers)
@@ -244,6 +247,9 @@ class Broker:
             if self.authorizer is not None:
                 metadata.on_change(partial(follow, self.authorizer))
                 learn(self.authorizer, metadata.image)
+            metadata.on_change(self._follow_quotas)
+            self._client_quotas.learn(metadata.image)
+            self.quotas = self._client_quotas.active
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
@@ -286,6 +292,11 @@ class Broker:
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
+
+    def _follow_quotas(self, change: Change) -> None:
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
+            self._client_quotas.put(change.resource, change.configs)
+            self.quotas = self._client_quotas.active
 
     # -- stopping ----------------------------------------------------------------------
 

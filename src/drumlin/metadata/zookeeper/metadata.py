@@ -330,7 +330,7 @@ class ZooKeeperMetadata:
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
         if resource.type not in CONFIGURABLE:
-            message = "users and ACLs cannot be kept in ZooKeeper yet"
+            message = "users, ACLs and quotas cannot be kept in ZooKeeper yet"
             raise KafkaError(ErrorCode.unsupported_version, message)
         async with self._parts.locks.of(resource):
             path = layout.config_path(resource)
