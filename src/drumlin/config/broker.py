@@ -105,6 +105,7 @@ class BrokerConfig:
     log_retention_ms: int
     log_roll_jitter_ms: int
     log_roll_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
@@ -212,6 +213,14 @@ class BrokerConfig:
         """The text that is given for a listener alone, also of a key with a mechanism's name."""
         return self._given.get(f"listener.name.{listener.lower()}.{name}")
 
+    def connection_rates(self) -> dict[str, int]:
+        """The most new connections in a second of each listener that has a limit of its own."""
+        return {
+            each.name: part(self.of_listener(each.name, CONNECTION_RATE), self.brokers)
+            for each in self.listeners
+            if self.text_of_listener(each.name, CONNECTION_RATE) is not None
+        }
+
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
         return OWN_DEFAULTS.get(key.name, key.default)
@@ -292,8 +301,15 @@ class BrokerConfig:
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
 
 
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 #: What may be different for a listener.
-_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth", "connection.failed")
+_OF_LISTENERS: Final = (
+    "ssl.",
+    "sasl.",
+    "connections.max.reauth",
+    "connection.failed",
+    CONNECTION_RATE,
+)
 #: Of a listener and a mechanism of SASL.
 _OF_MECHANISMS: Final = (".sasl.jaas.config", ".sasl.server.callback.handler.class")
 

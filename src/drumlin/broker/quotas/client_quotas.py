@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.quotas.entities import IP, entity_of, quotas_in
+from drumlin.broker.quotas.connection_rates import ConnectionRates
+from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, entity_of, quotas_in
 from drumlin.broker.quotas.mutations import MutationQuota
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
@@ -35,6 +36,7 @@ class ClientQuotas:
                 config.controller_quota_window_size_seconds * 1000,
             )
         )
+        self.connections = ConnectionRates(window)
         self._limits = {
             "producer_byte_rate": self.produced.limits,
             "consumer_byte_rate": self.fetched.limits,
@@ -44,7 +46,7 @@ class ClientQuotas:
 
     @property
     def active(self) -> ClientQuotas | None:
-        """This, if there is any limit."""
+        """This, if there is any limit of requests."""
         return self if any(self._limits.values()) else None
 
     def now_ms(self) -> int:
@@ -70,6 +72,8 @@ class ClientQuotas:
         """Replace the quotas of an entity."""
         entity = entity_of(resource)
         if IP in entity:
+            rate = configs.get(CONNECTION_RATE)
+            self.connections.put(entity[IP], None if rate is None else float(rate))
             return
         for key, limits in self._limits.items():
             limits.put(entity, float(configs[key]) if key in configs else None)

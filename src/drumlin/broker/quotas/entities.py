@@ -16,6 +16,8 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
+#: The key of the quotas of addresses.
+CONNECTION_RATE: Final = "connection_creation_rate"
 #: Types and names; None stands for the default of a type.
 Entity: TypeAlias = Mapping[str, str | None]
 

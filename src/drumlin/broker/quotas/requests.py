@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.quotas.entities import IP, TYPES, Entity
+from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, TYPES, Entity
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -22,7 +22,7 @@ _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-_OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": 2**31 - 1}
+_OF_ADDRESSES: Final[Mapping[str, int | None]] = {CONNECTION_RATE: 2**31 - 1}
 
 
 def _invalid(message: str) -> KafkaError:
@@ -91,6 +91,7 @@ async def checked_changes(entity: Entity, ops: tuple[OpData, ...]) -> dict[str, 
             raise _invalid(f"key {op.key!r} is named more than once")
         if not op.remove:
             _check_value(keys, op.key, op.value)
+            _check_address(entity.get(IP))
         seen.add(op.key)
         if op.key in keys:
             changes[op.key] = None if op.remove else repr(op.value)
@@ -117,12 +118,21 @@ def _keys_of(entity: Entity) -> Mapping[str, int | None]:
     return _OF_ADDRESSES
 
 
+def _check_address(address: str | None) -> None:
+    if address is not None and not _is_address(address):
+        raise _invalid(f"{address!r} is no IP address; names of hosts are not looked up here")
+
+
 def _may_be_address(text: str) -> bool:
     """Whether this may be an IP address; host names are not resolved, as that could take long."""
+    return _is_address(text) or (not text.isspace() and " " not in text)
+
+
+def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return not text.isspace() and " " not in text
+        return False
     return True
 
 

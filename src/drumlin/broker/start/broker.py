@@ -36,6 +36,7 @@ from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.broker.peers.peers import Peers
 from drumlin.broker.peers.transactions import RemoteTransactions
 from drumlin.broker.quotas.client_quotas import ClientQuotas
+from drumlin.broker.quotas.connection_rates import BROKER
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
@@ -146,8 +147,13 @@ class Broker:
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
         self.server = Server(
-            self._router, _limits(config), bound, doors_of(config, self._credential)
+            self._router,
+            _limits(config),
+            self._client_quotas.connections,
+            bound,
+            doors_of(config, self._credential),
         )
+        self._limit_connections()
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
@@ -292,6 +298,14 @@ class Broker:
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
+            self._limit_connections()
+
+    def _limit_connections(self) -> None:
+        config = self.config
+        rates = {BROKER: config.max_connection_creation_rate, **config.connection_rates()}
+        is_one_of_many = len(config.listeners) > 1
+        exempt = config.inter_broker_listener_name if is_one_of_many else None
+        self._client_quotas.connections.limit(rates, exempt)
 
     def _follow_quotas(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
