@@ -37,6 +37,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
+from drumlin.broker.quotas.client_quotas import user_of
 from drumlin.broker.rights.acls import ALL_OPERATIONS, CLUSTER_NAME, OPERATIONS, Kind, Operation
 from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.rights.denials import denied
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from drumlin.broker.login.delegation_tokens import DelegationTokens
     from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
+    from drumlin.broker.quotas.mutations import Mutations
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.rights.session import Session
     from drumlin.broker.share_partitions.delivery import ShareDelivery
@@ -151,6 +153,22 @@ class RequestContext(NamedTuple):
     @property
     def client_id(self) -> str | None:
         return self.header.client_id
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """The user and the client id, as quotas know them."""
+        return user_of(self.session.principal), self.header.client_id or ""
+
+    def mutations(self, strict_from: int) -> Mutations | None:
+        """What the client may still change, as a quota limits it; None if none does.
+
+        strict_from: the version from which a change that goes too far is refused.
+        """
+        quotas = self.broker.quotas
+        if quotas is None:
+            return None
+        is_strict = self.version >= strict_from
+        return quotas.mutations.for_request(*self.client, quotas.now_ms, is_strict=is_strict)
 
     @property
     def client_host(self) -> str:

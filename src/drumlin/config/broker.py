@@ -66,6 +66,8 @@ class BrokerConfig:
     broker_rack: str | None
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
     delegation_token_expiry_check_interval_ms: int
@@ -111,6 +113,7 @@ class BrokerConfig:
     log_retention_ms: int
     log_roll_jitter_ms: int
     log_roll_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
@@ -132,6 +135,8 @@ class BrokerConfig:
     producer_id_expiration_ms: int
 
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
@@ -215,6 +220,14 @@ class BrokerConfig:
     def text_of_listener(self, listener: str, name: str) -> str | None:
         """The text that is given for a listener alone, also of a key with a mechanism's name."""
         return self._given.get(f"listener.name.{listener.lower()}.{name}")
+
+    def connection_rates(self) -> dict[str, int]:
+        """The most new connections in a second of each listener that has a limit of its own."""
+        return {
+            each.name: part(self.of_listener(each.name, CONNECTION_RATE), self.brokers)
+            for each in self.listeners
+            if self.text_of_listener(each.name, CONNECTION_RATE) is not None
+        }
 
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
@@ -318,8 +331,15 @@ class BrokerConfig:
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
 
 
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 #: What may be different for a listener.
-_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth", "connection.failed")
+_OF_LISTENERS: Final = (
+    "ssl.",
+    "sasl.",
+    "connections.max.reauth",
+    "connection.failed",
+    CONNECTION_RATE,
+)
 #: Of a listener and a mechanism of SASL.
 _OF_MECHANISMS: Final = (".sasl.jaas.config", ".sasl.server.callback.handler.class")
 

@@ -30,6 +30,8 @@ class ResourceType(enum.IntEnum):
     USER = 256
     #: A resource pattern of ACLs; the keys are its ACLs.
     ACL = 257
+    #: An owner of client quotas: see `broker/quotas/entities.py`.
+    QUOTA = 258
     #: A delegation token.
     TOKEN = 259
 

@@ -20,7 +20,7 @@ from drumlin.broker.login.names import distinguished_name
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.login.unasked import UnaskedDispatcher
 from drumlin.broker.net.channel import Channel, PlainChannel
-from drumlin.broker.net.connection import NotLetIn
+from drumlin.broker.net.door import NotLetIn
 from drumlin.broker.net.tls_channel import TlsChannel
 from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.config.config_error import ConfigError

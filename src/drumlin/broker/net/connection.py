@@ -26,9 +26,12 @@ from typing import Final, Protocol
 
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
 from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.door import Door
+from drumlin.broker.net.muting import Muting
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
+from drumlin.broker.net.slot import Slot
 from drumlin.broker.rights.session import NOBODY, Session
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
@@ -71,44 +74,6 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
-class NotLetIn(Exception):
-    """A peer cannot be let in; the message says why."""
-
-
-class Door(Protocol):
-    """How the connections of one listener get in."""
-
-    listener: str
-
-    def greet(self, connection: Connection, channel: Channel) -> None:
-        """Let the peer of an open channel in, or begin its login.
-
-        Raises:
-            NotLetIn: the peer cannot be let in.
-        """
-
-
-class _Slot:
-    """The place of one answer in the order of answers."""
-
-    __slots__ = (
-        "answer_bytes",
-        "done",
-        "later",
-        "lets_pass",
-        "parts",
-        "request_bytes",
-    )
-
-    def __init__(self, later: LaterParts | None, request_bytes: int) -> None:
-        self.later = later
-        self.lets_pass = later is not None and later.lets_pass
-        self.request_bytes = request_bytes
-        self.done = False
-        self.parts: Parts | None = None
-        self.answer_bytes = 0  # without slices of files
-
-
 class Connection:
     """Reads requests, passes them to the router and sends the answers, until `close`."""
 
@@ -140,7 +105,7 @@ class Connection:
         self._received_bytes = 0
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
-        self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
+        self._slots: deque[Slot] = deque()  # started and not yet handed to the outbox
         self._on_let_in, self._on_close = on_let_in, on_close
         self._reading = False
         self._writing = False
@@ -149,6 +114,9 @@ class Connection:
         self._will_send = False
         self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
+        self._muted = Muting(self._unmuted)
+        #: Whether another broker replicates by this connection.
+        self.is_replicas = False
         #: For whom requests are made; until the peer is let in, for nobody.
         self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
@@ -186,7 +154,7 @@ class Connection:
 
     def resume_reading(self) -> None:
         """Resume reading, unless requests that were read have to be started first."""
-        if self._reading or self.closed or self._is_finishing:
+        if self._reading or self.closed or self._is_finishing or self._muted:
             return
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
             self._loop.add_reader(self._channel.fileno(), self._on_readable)
@@ -197,6 +165,16 @@ class Connection:
         if self._reading:
             self._loop.remove_reader(self._channel.fileno())
             self._reading = False
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing and start no request for that long; what is started is answered."""
+        if throttle_ms > 0 and not self.closed:
+            self._muted.go_on_for(throttle_ms)
+            self._pause_reading()
+
+    def _unmuted(self) -> None:
+        self.last_active = self._loop.time()
+        self._start_requests()
 
     def _read_kept(self) -> None:
         """Read soon what the channel keeps, as the loop will not tell of it."""
@@ -263,6 +241,8 @@ class Connection:
     @property
     def awaits_peer(self) -> bool:
         """Whether memory can only be freed here once the peer sends or takes something."""
+        if self._muted:
+            return False
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
@@ -327,7 +307,7 @@ class Connection:
             self._start_requests()
 
     def _may_start(self) -> bool:
-        if self._awaits_preparation:
+        if self._awaits_preparation or self._muted:
             return False
         if self._outbox.is_full or self._answered_bytes > _ANSWERED_BYTES_MAX:
             return False
@@ -336,9 +316,9 @@ class Connection:
             return True
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
-    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> _Slot:
+    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> Slot:
         """A place for an answer that is not ready, or that has to wait for earlier ones."""
-        slot = _Slot(later, len(frame))
+        slot = Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
         return slot
@@ -346,7 +326,7 @@ class Connection:
     def _await(self, later: LaterParts, frame: memoryview) -> None:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
-    def _settled(self, slot: _Slot, later: LaterParts) -> None:
+    def _settled(self, slot: Slot, later: LaterParts) -> None:
         """Handle a settled answer, perhaps while another connection is being served."""
         try:
             parts = later.result()
@@ -358,7 +338,7 @@ class Connection:
             self._answered(slot, parts)
             self._start_requests()
 
-    def _answered(self, slot: _Slot, parts: Parts | None) -> None:
+    def _answered(self, slot: Slot, parts: Parts | None) -> None:
         """Keep an answer until those before it are sent."""
         slot.parts = parts
         slot.done = True
@@ -435,7 +415,8 @@ class Connection:
             self._channel.receiving_needs_room = False
             self._wait_until_writable(False)
             self.resume_reading()
-            self._on_readable()
+            if not self._muted:
+                self._on_readable()
         self._go_on_sending()
 
     def _send_in_turn(self) -> None:
@@ -463,7 +444,7 @@ class Connection:
     @property
     def awaits_us(self) -> bool:
         """Whether the peer waits for an answer that is not ready, and so is not idle."""
-        return bool(self._slots) or self._awaits_preparation
+        return bool(self._slots) or self._awaits_preparation or bool(self._muted)
 
     def finish(self) -> None:
         """Start no more requests, and close when all started ones are answered."""
@@ -489,6 +470,7 @@ class Connection:
         if reason is not None and not isinstance(reason, ConnectionError):
             _log.warning("closed %s: %s", self._peer, reason)
         self._pause_reading()
+        self._muted.close()
         self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.wakeups import Wakeups
     from drumlin.broker.peers.peers import Peers
     from drumlin.broker.peers.transactions import RemoteTransactions
+    from drumlin.broker.quotas.client_quotas import ClientQuotas
     from drumlin.broker.rights.authorizer import Authorizer
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
@@ -63,6 +64,8 @@ class BrokerData(Protocol):
     clock: Clock
     #: None: everybody may do everything.
     authorizer: Authorizer | None
+    #: None: no client has a quota.
+    quotas: ClientQuotas | None
     metadata: MetadataStore
     logs: LogDirectories
     partitions: PartitionRegistry

@@ -38,6 +38,8 @@ from drumlin.broker.parts.group_context import ImageTopics, group_setting, tell_
 from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.broker.peers.peers import Peers
 from drumlin.broker.peers.transactions import RemoteTransactions
+from drumlin.broker.quotas.client_quotas import ClientQuotas
+from drumlin.broker.quotas.connection_rates import BROKER
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
@@ -109,6 +111,8 @@ class Broker:
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
         self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
+        self._client_quotas = ClientQuotas(config, clock)
+        self.quotas: ClientQuotas | None = None
         security_at = security_between_brokers(config, secret)
         self.peers = Peers(config, metadata.image, self.threads, security_at)
         self.remote_transactions = RemoteTransactions(self.peers)
@@ -147,8 +151,12 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        doors = doors_of(config, self._credentials(), secret)
-        self.server = Server(self._router, _limits(config), bound, doors)
+        doors, rates = (
+            doors_of(config, self._credentials(), secret),
+            self._client_quotas.connections,
+        )
+        self.server = Server(self._router, _limits(config), rates, bound, doors)
+        self._limit_connections()
         self.renewal = Renewal(config, doors, self.peers, self.threads)
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
@@ -256,6 +264,9 @@ class Broker:
             if self.authorizer is not None:
                 metadata.on_change(partial(follow, self.authorizer))
                 learn(self.authorizer, metadata.image)
+            metadata.on_change(self._follow_quotas)
+            self._client_quotas.learn(metadata.image)
+            self.quotas = self._client_quotas.active
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
@@ -303,11 +314,24 @@ class Broker:
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
+            self._limit_connections()
             self.begin_to_renew()
 
     def begin_to_renew(self) -> None:
         """Read certificates again."""
         self.background.spawn(self.renewal.renew())
+
+    def _limit_connections(self) -> None:
+        config = self.config
+        rates = {BROKER: config.max_connection_creation_rate, **config.connection_rates()}
+        is_one_of_many = len(config.listeners) > 1
+        exempt = config.inter_broker_listener_name if is_one_of_many else None
+        self._client_quotas.connections.limit(rates, exempt)
+
+    def _follow_quotas(self, change: Change) -> None:
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
+            self._client_quotas.put(change.resource, change.configs)
+            self.quotas = self._client_quotas.active
 
     # -- stopping ----------------------------------------------------------------------
 
