@@ -232,7 +232,7 @@ class LoginDispatcher:
         connection.let_in(session)
         AUDIT.login(session, self._mechanism)
         if ends_at_s is None:
-            connection.answer_by(self._router)
+            connection.router = self._router
         return taken._replace(lifetime_ms=lifetime_ms)
 
     def _tell(self, connection: Connection, refusal: LoginRefused) -> None:

@@ -19,8 +19,7 @@ from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.names import distinguished_name
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.login.unasked import UnaskedDispatcher
-from drumlin.broker.net.channel import Channel, PlainChannel
-from drumlin.broker.net.door import NotLetIn
+from drumlin.broker.net.channel import Channel, NotLetIn, PlainChannel
 from drumlin.broker.net.tls_channel import TlsChannel
 from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.config.config_error import ConfigError
@@ -93,12 +92,12 @@ class Door:
             NotLetIn: no rule has a name for the peer's certificate.
         """
         if self._login is not None:
-            connection.answer_by(LoginDispatcher(self._login, connection.router))
+            connection.router = LoginDispatcher(self._login, connection.router)
             return
         certificate = channel.certificate()
         principal = ANONYMOUS if certificate is None else self._principal(certificate)
         if self._brokers_login is not None:
-            connection.answer_by(UnaskedDispatcher(self._brokers_login, connection.router))
+            connection.router = UnaskedDispatcher(self._brokers_login, connection.router)
         connection.let_in(Session(principal, channel.peer_host, self.listener))
 
     def _principal(self, certificate: bytes) -> str:

@@ -43,8 +43,8 @@ class UnaskedDispatcher:
             asked = parse_request("sasl_handshake", header.api_version, frame, header.size)
             if asked.mechanism == MECHANISM:
                 login = LoginDispatcher(self._settings, self._router)
-                connection.answer_by(login)
+                connection.router = login
                 return login.dispatch(connection, frame)
         if header.api_key != _API_VERSIONS:
-            connection.answer_by(self._router)
+            connection.router = self._router
         return self._router.dispatch(connection, frame)

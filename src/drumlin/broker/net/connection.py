@@ -26,7 +26,6 @@ from typing import Final, Protocol
 
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
 from drumlin.broker.net.channel import Channel
-from drumlin.broker.net.door import Door
 from drumlin.broker.net.muting import Muting
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
@@ -74,6 +73,19 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
+class Door(Protocol):
+    """How the connections of one listener get in."""
+
+    listener: str
+
+    def greet(self, connection: Connection, channel: Channel) -> None:
+        """Let the peer of an open channel in, or begin its login.
+
+        Raises:
+            NotLetIn: the peer cannot be let in.
+        """
+
+
 class Connection:
     """Reads requests, passes them to the router and sends the answers, until `close`."""
 
@@ -90,6 +102,7 @@ class Connection:
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
+        #: Answers from the next request on.
         self.router = router
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
@@ -145,10 +158,6 @@ class Connection:
     def is_stranger(self) -> bool:
         """Whether the peer still has to show who it is."""
         return self.session.principal == NOBODY
-
-    def answer_by(self, router: Dispatcher) -> None:
-        """Let `router` answer from the next request on."""
-        self.router = router
 
     # -- receiving ---------------------------------------------------------------------
 

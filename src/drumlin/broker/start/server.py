@@ -20,9 +20,8 @@ from functools import partial
 from typing import Final
 
 from drumlin.broker.login.doors import Door
-from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.channel import Channel, NotLetIn
 from drumlin.broker.net.connection import Connection, Dispatcher
-from drumlin.broker.net.door import NotLetIn
 from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.quotas.connection_rates import ConnectionRates
