@@ -38,12 +38,13 @@ class Issued:
         )
         return (key + self._certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
-    def pkcs12(self, password: str) -> bytes:
+    def pkcs12(self, password: str, *others: Issued) -> bytes:
+        """A store with the key; `others` are certificates beside it."""
         return pkcs12.serialize_key_and_certificates(
             b"broker",
             self._key,
             self._certificate,
-            None,
+            [each._certificate for each in others] or None,
             serialization.BestAvailableEncryption(password.encode()),
         )
 
@@ -55,6 +56,8 @@ class Authority:
         self._name, self._key = name, ec.generate_private_key(ec.SECP256R1())
         self._own = self._signed(name, self._key.public_key(), (), 30, is_authority=True)
         self.pem = self._own.public_bytes(serialization.Encoding.PEM).decode()
+        #: As `Issued.pkcs12` takes it.
+        self.own = Issued(self._own, self._key)
 
     def issue(self, name: str, hosts: tuple[str, ...] = HERE, days: int = 30) -> Issued:
         """A certificate for a name, and for hosts; with less than no days left, it has expired."""

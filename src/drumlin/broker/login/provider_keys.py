@@ -56,8 +56,8 @@ class ProviderKeys:
         self._refresh_s, self._backoff_s, self._backoff_max_s = refresh_s, backoff_s, backoff_max_s
         self._loop = asyncio.get_running_loop()
         self._keys: _Keys = {}
-        #: Set when a reading has ended since it was cleared.
-        self._was_read = asyncio.Event()
+        #: Done when a reading has ended.
+        self._next: asyncio.Future[None] = self._loop.create_future()
         self._expedited_at_s = float("-inf")
         self._is_wanted = threading.Event()
         threading.Thread(target=self._keep_reading, name="token-keys", daemon=True).start()
@@ -66,9 +66,7 @@ class ProviderKeys:
         """The key with this id, or the only one for a token that names none."""
         key = self._found(key_id)
         if key is None and (not self._keys or self._expedite()):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_WAIT_S):
-                    await self._was_read.wait()
+            await asyncio.wait({self._next}, timeout=_WAIT_S)
             key = self._found(key_id)
         return key
 
@@ -84,14 +82,16 @@ class ProviderKeys:
         if now - self._expedited_at_s < _EXPEDITED_S:
             return False
         self._expedited_at_s = now
-        self._was_read.clear()
+        if self._next.done():
+            self._next = self._loop.create_future()
         self._is_wanted.set()
         return True
 
     def _take(self, keys: _Keys | None) -> None:
         if keys is not None:
             self._keys = keys
-        self._was_read.set()
+        if not self._next.done():
+            self._next.set_result(None)
 
     # -- in the thread -----------------------------------------------------------------
 

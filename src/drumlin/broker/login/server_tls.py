@@ -182,7 +182,8 @@ class _Settings:
             raise self.refused(name, f"{location}: {error.strerror}") from None
         try:
             if is_pkcs12(data):
-                return pem_of_pkcs12(data, self.value(f"{names}.password"), what=location)
+                password = self.value(f"{names}.password")
+                return pem_of_pkcs12(data, password, what=location, holds_key=holds_key)
             return pem_of(location, name, holds_key=holds_key)
         except SecurityOptionError as error:
             raise self.refused(name, str(error)) from None
