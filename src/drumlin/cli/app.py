@@ -53,6 +53,7 @@ app: Final = LazyGroup(
             "clusters.cluster_commands", "app", "Show a cluster's state; run one for practice."
         ),
         "configs": _at("topics.configs", "app", "Show and change configurations."),
+        "quotas": _at("quotas", "app", "Show and change quotas of users, clients and addresses."),
         "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
         "state": _at("states", "app", "Look into the keyed states of processes."),
         "sinks": _at(
