@@ -58,11 +58,11 @@ def metered(
         MalformedMessage: by `start`.
     """
     meter = Meter(quotas, connection, header, frame_bytes)
-    if meter.is_exempt:
-        return start()
     began_ns = time.thread_time_ns()
     answer = start()
     meter.spent_ns = time.thread_time_ns() - began_ns
+    if meter.is_exempt:  # which of a fetch is known now
+        return answer
     if not isinstance(answer, Later):
         return meter.charged(answer)
     told: LaterParts = Later(lets_pass=answer.lets_pass, give_up=answer.cancel)
