@@ -130,6 +130,9 @@ def test_a_profile(
         run("--profile", "prod", "topics", "create", "by-profile", "-c", "retention.ms=1").code == 0
     )
     assert run("--config", file, "topics", "delete", "by-profile", "--yes").code == 0
+    assert run("topics", "create", "by-file", "--config", "a=b", "--config", file).code == 1
+    assert run("topics", "create", "by-file", "--config", file, "--config", file).code == 2
+    assert run("topics", "create", "by-file", "--config", file).out == "by-file: created\n"
     assert run("topics", "list", "--config", file).code == 0
     assert run("topics", "list", "--config", file, "-b", "127.0.0.1:1").code == 1
     monkeypatch.setenv("DRUMLIN_BOOTSTRAP", "127.0.0.1:1")

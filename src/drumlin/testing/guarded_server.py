@@ -4,7 +4,7 @@ Standard input is a pipe whose other end only the starter holds. When the starte
 ends, the system closes that end, and the broker removes its folder and ends. (PR_SET_PDEATHSIG
 would end the broker with the *thread* that started it.)
 
-    python -m drumlin.testing.guarded_server FOLDER PROPERTIES-AS-JSON
+    python -m drumlin.testing.guarded_server FOLDER PROPERTIES-AS-JSON [secure]
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def main(folder: Path, properties: dict[str, str]) -> int:
+def main(folder: Path, properties: Mapping[str, str], *, is_secure: bool) -> int:
     """Run a broker until it is stopped, or its starter has ended."""
     is_data_kept = folder not in Path(properties["log.dirs"]).parents
     threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
     from drumlin.broker.start.process import run
 
+    if is_secure:
+        from drumlin.securing.secured_server import secured_server
+
+        properties = secured_server(properties, 1).properties
     return run(properties)
 
 
@@ -41,4 +46,4 @@ def _watch(folder: Path, is_data_kept: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), json.loads(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), json.loads(sys.argv[2]), is_secure=sys.argv[3:] == ["secure"]))

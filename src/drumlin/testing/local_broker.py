@@ -21,9 +21,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.testing.defaults import BROKER_DEFAULTS, Config, as_properties
+
+if TYPE_CHECKING:
+    from drumlin.peer.security.security import Security
 
 _HOST: Final = "127.0.0.1"
 _STOP_TIMEOUT_S: Final = 30.0
@@ -42,19 +45,28 @@ class Broker:
     """A broker for tests, created by `broker`."""
 
     def __init__(
-        self, properties: Mapping[str, str], folder: Path, data: Path, port: int, timeout_s: float
+        self,
+        properties: Mapping[str, str],
+        folder: Path,
+        data: Path,
+        port: int,
+        timeout_s: float,
+        *,
+        is_secure: bool,
     ) -> None:
         #: The folder of the logs.
         self.data = data
         #: The port of 127.0.0.1 on which it listens; it stays the same across restarts.
         self.port = port
+        #: Whether clients need TLS and a login; `librdkafka`, `properties` and `security` have it.
+        self.is_secure = is_secure
         self._folder = folder
         self._log_file = folder / "broker.log"
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._properties = {
             **properties,
-            "listeners": f"PLAINTEXT://{_HOST}:{port}",
+            "listeners": f"{'SASL_SSL' if is_secure else 'PLAINTEXT'}://{_HOST}:{port}",
             "log.dirs": str(data),
         }
 
@@ -70,6 +82,30 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """`bootstrap`, under the name that other clients use."""
         return self.bootstrap
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        """The settings of clients such as confluent-kafka; of a secure broker with a login."""
+        if not self.is_secure:
+            return {"bootstrap.servers": self.bootstrap}
+        found: dict[str, str] = json.loads((self.data / "client.json").read_text())
+        return found
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of Java's clients; Spark takes them as options that begin with `kafka.`"""
+        from drumlin.config.properties import decode_properties
+
+        if not self.is_secure:
+            return {"bootstrap.servers": self.bootstrap}
+        return decode_properties((self.data / "client.properties").read_bytes())
+
+    @property
+    def security(self) -> Security | None:
+        """The argument `security` of `drumlin.connect`."""
+        from drumlin.peer.security.security import Security
+
+        return Security.of(self.properties) if self.is_secure else None
 
     @property
     def log(self) -> str:
@@ -96,6 +132,7 @@ class Broker:
         if self._process is not None:
             raise RuntimeError("the broker was started already")
         arguments = [str(self._folder), json.dumps(self._properties)]
+        arguments += ["secure"] if self.is_secure else []
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own server
                 [sys.executable, "-P", "-m", "drumlin.testing.guarded_server", *arguments],
@@ -143,14 +180,14 @@ class Broker:
 
         begin = _NOT_IN_NAMES.sub("-", name).strip("-")[:_NAME_LENGTH_MAX]
         topic = f"{begin}-{secrets.token_hex(4)}"
-        with drumlin.connect(self.bootstrap) as client:
+        with drumlin.connect(self.bootstrap, security=self.security) as client:
             client.create_topic(topic, partitions, configs=as_properties(config or {}))
         try:
             yield topic
         finally:
             if self.is_running:
                 with (
-                    drumlin.connect(self.bootstrap) as client,
+                    drumlin.connect(self.bootstrap, security=self.security) as client,
                     contextlib.suppress(UnknownTopic),
                 ):
                     client.delete_topic(topic)
@@ -205,6 +242,7 @@ def broker(
     data: str | os.PathLike[str] | None = None,
     port: int = 0,
     timeout_s: float = 30.0,
+    secure: bool = False,
 ) -> Iterator[Broker]:
     """A broker that runs for as long as a `with` block lasts.
 
@@ -214,6 +252,8 @@ def broker(
             temporary folder, which is removed with the broker.
         port: the port of 127.0.0.1 to listen on; by default any free one.
         timeout_s: the time that the broker may take to be ready.
+        secure: clients need TLS and a login, as with `drumlin server --secure`: those in
+            `librdkafka`, `properties` and `security` are its administrator's.
 
     Raises:
         BrokerFailed: the broker did not start; or it had ended by itself before the block ended.
@@ -228,7 +268,12 @@ def broker(
         folder = Path(name)
         kept = None if data is None else Path(data).absolute()
         running = Broker(
-            properties, folder, kept or folder / "data", reserved.getsockname()[1], timeout_s
+            properties,
+            folder,
+            kept or folder / "data",
+            reserved.getsockname()[1],
+            timeout_s,
+            is_secure=secure,
         )
         running.start()
         try:

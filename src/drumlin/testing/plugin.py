@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _INI: Final = "drumlin_config"
 _MARKERS: Final = (
-    "drumlin(config): the configuration of the broker of `drumlin_broker`",
+    "drumlin(config=None, secure=False): the broker of `drumlin_broker`; secure: TLS and a login",
     "drumlin_topic(partitions=1, config=None): the settings of the topic of `drumlin_topic`",
 )
 #: Tests keep their names when a marker chooses their broker, where pytest can do so.
@@ -33,12 +33,13 @@ class _Brokers:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
-        self._running: dict[tuple[tuple[str, str], ...], Broker] = {}
+        self._running: dict[tuple[bool, tuple[tuple[str, str], ...]], Broker] = {}
 
-    def get(self, properties: Mapping[str, str]) -> Broker:
-        key = tuple(sorted(properties.items()))
+    def get(self, properties: Mapping[str, str], *, is_secure: bool) -> Broker:
+        key = is_secure, tuple(sorted(properties.items()))
         if key not in self._running:
-            self._running[key] = self._stack.enter_context(broker(properties))
+            started = broker(properties, secure=is_secure)
+            self._running[key] = self._stack.enter_context(started)
         return self._running[key]
 
     def start_again(self) -> None:
@@ -69,11 +70,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "drumlin_broker" not in metafunc.fixturenames:
         return
     properties: dict[str, str] = {}
+    is_secure = False
     for mark in reversed(list(metafunc.definition.iter_markers("drumlin"))):
-        properties |= as_properties(_arguments(_broker_marker, mark))
-    if properties:
+        config, secure = _arguments(_broker_marker, mark)
+        properties |= as_properties(config)
+        is_secure = is_secure if secure is None else secure
+    if properties or is_secure:
+        wanted = properties, is_secure
         metafunc.parametrize(
-            "drumlin_broker", [properties], indirect=True, scope="session", ids=[_NAME_PART]
+            "drumlin_broker", [wanted], indirect=True, scope="session", ids=[_NAME_PART]
         )
 
 
@@ -96,9 +101,11 @@ def _drumlin_brokers(request: pytest.FixtureRequest) -> Iterator[_Brokers]:
 @pytest.fixture(scope="session")
 def drumlin_broker(request: pytest.FixtureRequest, _drumlin_brokers: _Brokers) -> Broker:
     """A Kafka-compatible broker of this session; clients connect to `.bootstrap`."""
-    by_marker: Mapping[str, str] = getattr(request, "param", {})
+    by_marker: Mapping[str, str]
+    by_marker, is_secure = getattr(request, "param", ({}, False))
+    properties = {**_ini_properties(request.config), **by_marker}
     try:
-        return _drumlin_brokers.get({**_ini_properties(request.config), **by_marker})
+        return _drumlin_brokers.get(properties, is_secure=is_secure)
     except BrokerFailed as error:  # the message says everything, a traceback would distract
         pytest.fail(str(error), pytrace=False)
 
@@ -117,15 +124,17 @@ def drumlin_client(drumlin_broker: Broker) -> Iterator[Client]:
     """A client that is connected to `drumlin_broker`."""
     import drumlin
 
-    with drumlin.connect(drumlin_broker.bootstrap) as client:
+    with drumlin.connect(drumlin_broker.bootstrap, security=drumlin_broker.security) as client:
         yield client
 
 
 # -- arguments of markers, and settings of pytest.ini --------------------------------------------
 
 
-def _broker_marker(config: Config) -> Config:
-    return config
+def _broker_marker(
+    config: Config | None = None, secure: bool | None = None
+) -> tuple[Config, bool | None]:
+    return config or {}, secure
 
 
 def _topic_marker(partitions: int = 1, config: Config | None = None) -> tuple[int, Config]:

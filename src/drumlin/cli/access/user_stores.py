@@ -89,14 +89,13 @@ class _ClusterUsers:
             check(each.error_code, f"user {each.user}", each.error_message)
             found[each.user] = {
                 names.get(info.mechanism, str(info.mechanism)): info.iterations
-                for info in each.credential_infos
+                for info in sorted(each.credential_infos, key=lambda info: int(info.mechanism))
             }
         return dict(sorted(found.items()))
 
     def put(self, user: str, password: Secret, mechanisms: Collection[str]) -> None:
         from drumlin.securing.salted_password import salted_password
 
-        upsertions = []
         for mechanism in mechanisms:
             salt, salted, iterations = salted_password(mechanism, password)
             upsertion = ScramCredentialUpsertion(
@@ -106,16 +105,15 @@ class _ClusterUsers:
                 salt=salt,
                 salted_password=salted,
             )
-            upsertions.append(upsertion)
-        self._alter(user, deletions=(), upsertions=tuple(upsertions))
+            self._alter(user, deletions=(), upsertions=(upsertion,))
 
     def remove(self, user: str, mechanisms: Collection[str]) -> None:
-        deletions = tuple(
-            ScramCredentialDeletion(name=user, mechanism=NUMBERS[each]) for each in mechanisms
-        )
-        self._alter(user, deletions=deletions, upsertions=())
+        for mechanism in mechanisms:
+            deletion = ScramCredentialDeletion(name=user, mechanism=NUMBERS[mechanism])
+            self._alter(user, deletions=(deletion,), upsertions=())
 
     def _alter(self, user: str, **changes: Any) -> None:
+        # Apache Kafka takes one change of a user in a request.
         request = AlterUserScramCredentialsRequest(**changes)
         response = self._cluster.ask_controller("alter_user_scram_credentials", request)
         result = only(response.results, f"the change of user {user}")

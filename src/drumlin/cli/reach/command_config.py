@@ -46,9 +46,30 @@ def _option(*names: str) -> Option:
     )
 
 
+def _choose_configs(context: click.Context, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The configurations of a topic; what is none is the file of the command."""
+    files = [each for each in values if "=" not in each]
+    if len(files) > 1:
+        raise click.BadParameter(f"{files[-1]!r} is not KEY=VALUE")
+    if files:
+        context.meta[NAMED_BEFORE] = Path(files[0])
+    return tuple(each for each in values if "=" in each)
+
+
 CommandConfig = Annotated[Path | None, _option("--config", "--command-config")]
-#: For commands whose --config is something else; there, too, it may stand before the command.
+#: For commands whose --config is first of all a topic's.
 CommandConfigAlone = Annotated[Path | None, _option("--command-config")]
+TopicConfigs = Annotated[
+    list[str] | None,
+    Option(
+        "--config",
+        "-c",
+        metavar="KEY=VALUE",
+        help="A configuration of the new topic; repeatable. A FILE is --command-config.",
+        choose=_choose_configs,
+        is_eager=True,
+    ),
+]
 _NUMBERS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",

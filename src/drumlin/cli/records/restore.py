@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from drumlin.cli.reach.command_config import CommandConfigAlone, settings_of
+from drumlin.cli.reach.command_config import CommandConfigAlone, TopicConfigs, settings_of
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
@@ -37,15 +37,6 @@ Source = Annotated[
 Target = Annotated[
     str, Option("--to", metavar="TOPIC", help="The topic to write: a new one, or an empty one.")
 ]
-Configs = Annotated[
-    list[str] | None,
-    Option(
-        "--config",
-        "-c",
-        metavar="KEY=VALUE",
-        help="A configuration of the new topic, instead of the old one's; repeatable.",
-    ),
-]
 Records = Annotated[
     bool,
     Option("--records", help="Write all records up to the point, tombstones too, not the state."),
@@ -74,7 +65,7 @@ def restore(
     at: Annotated[str, Option("--at", metavar="POINT", help=f"The point: {HELP}")] = "end",
     records: Records = False,
     first: First = None,
-    config: Configs = None,
+    config: TopicConfigs = None,
     compression: Compression = "none",
     timeout: Timeout = None,
     allow_inexact: AllowInexact = False,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import click
 
 from drumlin.cli.reach.cluster import Cluster, connect
-from drumlin.cli.reach.command_config import CommandConfig, CommandConfigAlone
+from drumlin.cli.reach.command_config import CommandConfig, CommandConfigAlone, TopicConfigs
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.reach.eligible_replicas import as_row, ask_eligible, columns_for
 from drumlin.cli.terminal import output
@@ -267,9 +267,7 @@ def create(
             help="The brokers of each partition, such as 1:2,2:1, instead of the two numbers.",
         ),
     ] = None,
-    config: Annotated[
-        list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    config: TopicConfigs = None,
     config_file: Annotated[
         Path | None,
         Option("--config-file", metavar="FILE", help="Configurations of a properties file."),
