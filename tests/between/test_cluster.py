@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from between.internal import check_refused
-from between.work import await_whole, check_filled, fill, prepare, topic_id, use
+from between.work import await_whole, check_filled, fill, grant, prepare, topic_id, use
 from rig.brokers.secured_brokers import SecuredMember
 from rig.data.raw import RawClient
 from rig.data.secured_between import (
@@ -90,6 +90,10 @@ def test_brokers_replicate_and_clients_work(
     if way == PLAIN:
         for each in (first, second):
             check_refused(int(_secure(each).rpartition(":")[2]), "t", topic_id(each.port, "t"))
+    known = _count_acls(second)
+    with first.connect() as admin:
+        grant(admin, "User:late")
+    wait_until(lambda: _count_acls(second) == known + 3, "the late ACLs")
 
 
 @pytest.mark.deep

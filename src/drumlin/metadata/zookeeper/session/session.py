@@ -228,6 +228,17 @@ class Session:
             acl = self._secret_acl if is_secret(path) else None
             self._get(self._client.ensure_path_async(path, acl), path)
 
+    def close_secrets(self, paths: Sequence[str]) -> list[str]:
+        """Let only this client's user read these nodes; returns those that others could read."""
+        answers = self._ask(self._client.get_acls_async, paths)
+        is_open = [
+            path
+            for path, answer in zip(paths, answers, strict=True)
+            if answer is not None and any(each.id.scheme == "world" for each in answer[0])
+        ]
+        self._ask(lambda path: self._client.set_acls_async(path, CREATOR_ALL_ACL), is_open)
+        return is_open
+
     def commit(self, transaction: Transaction) -> None:
         """Commit a transaction.
 

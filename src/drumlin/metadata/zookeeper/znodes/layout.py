@@ -82,7 +82,7 @@ _KINDS: Final = {
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
 #: Below these are secrets, which only those may read who may change them (`zookeeper.set.acl`).
-_SECRET: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+SECRET: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 #: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: Topic ids that Kafka reserves: the absent id, and the id of KRaft's metadata log.
@@ -190,7 +190,7 @@ def _user_node(name: str) -> str:
 
 def is_secret(path: str) -> bool:
     """Whether the node has secrets, or is the parent of such nodes."""
-    return path.startswith(_SECRET)
+    return path.startswith(SECRET)
 
 
 def config_kinds() -> Mapping[str, ResourceType]:
