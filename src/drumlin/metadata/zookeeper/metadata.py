@@ -331,6 +331,9 @@ class ZooKeeperMetadata:
             raise KafkaError(ErrorCode.invalid_request, message)
         async with self._parts.locks.of(resource):
             path = config_nodes.node_path(resource)
+            if resource.type is ResourceType.QUOTA:
+                parents = [path.rpartition("/")[0]]
+                await translated(self._commits.run(Session.create_all, parents))
 
             def write(node: Node | None) -> tuple[Iterable[Operation], dict[str, str] | None]:
                 current = {} if node is None else config_nodes.decode_node(resource, node.data)
