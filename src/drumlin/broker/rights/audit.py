@@ -86,7 +86,8 @@ class Audit:
         operation, kind, name = asked
         decided = authorizer.decide(session.principal, session.host, *asked)
         level = logging.DEBUG if decided.is_allowed else logging.INFO
-        thing = (session.principal, session.host, decided.is_allowed, *asked)
+        shown = name[:_SHOWN_MAX]  # what is kept must not be as long as a client likes
+        thing = (session.principal, session.host, decided.is_allowed, operation, kind, shown)
         if not _AUDIT.isEnabledFor(level) or not self._of_users.lets_through(thing):
             return
         _write(
@@ -119,7 +120,7 @@ class Audit:
         self, host: str, listener: str, mechanism: str, user: str | None, why: str
     ) -> None:
         """Tell that somebody could not log in; `user`: the name, if there is such a user."""
-        thing = (host, listener, mechanism, user, why)
+        thing = (host, listener, mechanism, user, why[:_SHOWN_MAX])
         if _AUDIT.isEnabledFor(logging.INFO) and self._of_strangers.lets_through(thing):
             _write(
                 "login failed",
