@@ -163,8 +163,7 @@ class Connection:
 
     def count_in(self, memory: RequestMemory) -> None:
         """Use this budget from now on, and no longer that of strangers."""
-        if self._counted:
-            self._memory.forget(self)
+        self._memory.forget(self)
         self._counted, self._memory = False, memory
         self._reader.has_plenty = memory.has_plenty
 
