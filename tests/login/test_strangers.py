@@ -1,14 +1,21 @@
-"""Peers that have not shown who they are: they take nothing from those who have."""
+"""Peers that have not shown who they are take nothing from those who have; and those are let in for
+no longer than their session lasts.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 
 import pytest
 
+import drumlin
+from drumlin.client.errors import AuthenticationFailed
+from drumlin.security import Scram, Security
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 from rig.data.raw import RawClient
+from rig.waiting import wait_until
 
 _MIB = 1 << 20
 _SASL_HANDSHAKE = 17
@@ -21,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredDrumlin]
         "socket.request.max.bytes": str(_MIB),
         "queued.max.request.bytes": str(_MIB),
         "listener.name.login.connections.max.reauth.ms": "2500",
-        "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     }
     with running_secured_drumlin(tmp_path_factory.mktemp("strangers"), settings) as server:
         yield server
@@ -81,3 +88,31 @@ def test_a_fetch_waits_until_the_session_ends(server: SecuredDrumlin) -> None:
         )
         assert user.receive("fetch", 4).responses[0].partitions[0].error_code == 0
         assert user.ask("sasl_handshake", 1, mechanism="PLAIN").error_code == 0
+
+
+def _alter_carol(server: SecuredDrumlin, **fields: object) -> None:
+    """Make or delete the user carol, whose password is her name."""
+    with server.connect() as administrator:
+        answer = administrator.ask("alter_user_scram_credentials", 0, **fields)
+    assert answer.results[0].error_code == 0
+
+
+def test_a_user_that_is_deleted_stays_until_the_session_ends(server: SecuredDrumlin) -> None:
+    salted = hashlib.pbkdf2_hmac("sha256", b"carol", b"salt", 4096)
+    credential = {"name": "carol", "mechanism": 1}
+    made = {**credential, "iterations": 4096, "salt": b"salt", "salted_password": salted}
+    _alter_carol(server, deletions=[], upsertions=[made])
+    security = Security(None, Scram("carol", "carol", "SCRAM-SHA-256"))
+    with drumlin.connect(f"127.0.0.1:{server.login_port}", security=security) as carol:
+        assert carol.list_topics() == []
+        _alter_carol(server, deletions=[credential], upsertions=[])
+        assert carol.list_topics() == [], "as in Apache Kafka"
+
+        def is_over() -> bool:
+            try:
+                carol.list_topics()
+            except AuthenticationFailed:
+                return True
+            return False
+
+        wait_until(is_over, "the end of her session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,3 +132,21 @@ def test_the_acl_that_has_decided_is_named(
     told = json.loads(caplog.messages[0])
     assert told["event"] == event
     assert told["rule"] == f"{permission.name} WRITE for User:* from * on TOPIC PREFIXED or"
+
+
+def test_long_names_are_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Names of groups may have 32,000 bytes."""
+    caplog.set_level(logging.INFO, _LOGGER)
+    authorizer, audit = Authorizer((), allows_without_acls=False), Audit()
+    session = Session("User:mallory", "127.0.0.1", "LOGIN")
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            name = f"{number}".ljust(32_000)
+            asked = (Operation.READ, Kind.GROUP, name)
+            assert not authorizer.allows(session.principal, session.host, *asked)
+            audit.decision(authorizer, session, asked, "heartbeat")
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 8_000_000

@@ -5,8 +5,7 @@ received directly into their final memory, and slices of log files are sent by `
 the socket takes them.
 
 Limits:
-- the memory of large requests is counted in `RequestMemory`, shared by all connections; those whose
-  peers have not shown who they are share a small one of their own;
+- the memory of large requests is counted in `RequestMemory`: one for strangers, one for all others;
 - while a megabyte of answers waits for earlier ones, no further request is started;
 - at most `_IN_FLIGHT_MAX` requests are started and not yet answered on the wire; then nothing more
   is read, and TCP makes the client wait;
@@ -123,9 +122,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._is_finishing = False
-        self._will_go_on = False
-        self._will_send = False
-        self._will_read = False
+        self._will_go_on = self._will_send = self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
         self._muted = Muting(self._unmuted)
         #: Whether another broker replicates by this connection.
@@ -147,12 +144,9 @@ class Connection:
 
     def count_in(self, memory: RequestMemory) -> None:
         """Use this budget from now on, and no longer that of strangers."""
-        if memory is not self._memory:
-            if self._counted:
-                self._counted = False
-                self._memory.forget(self)
-            self._memory = memory
-            self._reader.has_plenty = memory.has_plenty
+        self._memory.forget(self)
+        self._counted, self._memory = False, memory
+        self._reader.has_plenty = memory.has_plenty
 
     @property
     def is_stranger(self) -> bool:
@@ -258,11 +252,8 @@ class Connection:
                 return False
             return not slots or slots[-1].lets_pass or slots[-1].done
         missing = self._reader.missing_bytes
-        return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
-
-    def _sent_ahead(self) -> int:
-        """Bytes that have arrived, but are read only when other connections free memory."""
-        return self._channel.unread_bytes()
+        # What has arrived may be read only when other connections free memory.
+        return missing > 0 and self._channel.unread_bytes() < min(missing, _SENT_AHEAD_BYTES)
 
     # -- requests ----------------------------------------------------------------------
 

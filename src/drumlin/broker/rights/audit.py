@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drumlin.broker.rights.authorizer import Authorizer
     from drumlin.broker.rights.session import Session
 
-_log = logging.getLogger("drumlin.audit")
+_AUDIT: Final = logging.getLogger("drumlin.audit")
 
 #: Kafka's level below DEBUG.
 _TRACE: Final = 5
@@ -53,7 +53,7 @@ class _Sampled:
                 _write("left out", logging.INFO, count=self._left_out)
             self._told.clear()
             self._left_out, self._ends_at_s = 0, now + _PERIOD_S
-        if _log.isEnabledFor(_TRACE):
+        if _AUDIT.isEnabledFor(_TRACE):
             return True
         if thing in self._told or len(self._told) >= self._lines_max:
             self._left_out += 1
@@ -73,7 +73,7 @@ class Audit:
 
     def look_at_level(self) -> None:
         """Notice another level of the logger. Called every second."""
-        self.tells_allowed = _log.isEnabledFor(logging.DEBUG)
+        self.tells_allowed = _AUDIT.isEnabledFor(logging.DEBUG)
 
     def decision(
         self,
@@ -86,8 +86,9 @@ class Audit:
         operation, kind, name = asked
         decided = authorizer.decide(session.principal, session.host, *asked)
         level = logging.DEBUG if decided.is_allowed else logging.INFO
-        thing = (session.principal, session.host, decided.is_allowed, *asked)
-        if not _log.isEnabledFor(level) or not self._of_users.lets_through(thing):
+        shown = name[:_SHOWN_MAX]  # what is kept must not be as long as a client likes
+        thing = (session.principal, session.host, decided.is_allowed, operation, kind, shown)
+        if not _AUDIT.isEnabledFor(level) or not self._of_users.lets_through(thing):
             return
         _write(
             "allowed" if decided.is_allowed else "denied",
@@ -119,8 +120,8 @@ class Audit:
         self, host: str, listener: str, mechanism: str, user: str | None, why: str
     ) -> None:
         """Tell that somebody could not log in; `user`: the name, if there is such a user."""
-        thing = (host, listener, mechanism, user, why)
-        if _log.isEnabledFor(logging.INFO) and self._of_strangers.lets_through(thing):
+        thing = (host, listener, mechanism, user, why[:_SHOWN_MAX])
+        if _AUDIT.isEnabledFor(logging.INFO) and self._of_strangers.lets_through(thing):
             _write(
                 "login failed",
                 logging.INFO,
@@ -141,4 +142,5 @@ def _write(event: str, level: int, **values: Any) -> None:
         name: value[:_SHOWN_MAX] if isinstance(value, str) else value
         for name, value in values.items()
     }
-    _log.log(level, "%s", json.dumps({"event": event, **shown}))
+    tell = _AUDIT.info if level == logging.INFO else _AUDIT.debug
+    tell("%s", json.dumps({"event": event, **shown}))

@@ -28,6 +28,8 @@ from drumlin.broker.rights.session import MACHINE
 
 #: Answers that are remembered, of all principals together.
 _REMEMBERED_MAX: Final = 100_000
+#: Longer names are of no topic, and whoever sends many must not fill the memory.
+_REMEMBERED_NAME_MAX: Final = 249
 
 _NO_NAME: Final = "hardcode"
 
@@ -78,9 +80,11 @@ class Authorizer:
         asked = (principal, host, operation, kind, name)
         answer = self._remembered.get(asked)
         if answer is None:
-            if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.clear()
-            answer = self._remembered[asked] = self.decide(*asked).is_allowed
+            answer = self.decide(*asked).is_allowed
+            if len(name) <= _REMEMBERED_NAME_MAX:
+                if len(self._remembered) >= _REMEMBERED_MAX:
+                    self._remembered.clear()
+                self._remembered[asked] = answer
         return answer
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
