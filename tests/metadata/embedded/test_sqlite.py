@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
@@ -44,6 +46,26 @@ def with_store(
             await store.close()
 
     asyncio.run(run())
+
+
+def test_its_owner_alone_reads_it(tmp_path: Path) -> None:
+    """It has the users' credentials, whatever the umask is."""
+    before = os.umask(0o022)
+    try:
+        with contextlib.closing(Database(tmp_path / FILE_NAME)):
+            _check_modes(tmp_path)
+            for path in tmp_path.iterdir():
+                path.chmod(0o644)
+        with contextlib.closing(Database(tmp_path / FILE_NAME)):
+            _check_modes(tmp_path)
+    finally:
+        os.umask(before)
+
+
+def _check_modes(folder: Path) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert len(modes) == 3
+    assert set(modes.values()) == {0o600}, modes
 
 
 def test_a_new_store_is_to_be_adopted_once(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ that has returned survives a power failure; it costs one fsync.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -26,6 +27,8 @@ from drumlin.metadata.image import (
 )
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
+#: What the owner's group and all others may do with a file.
+_OTHERS: Final = 0o077
 #: Keys of the table `cluster`.
 CLUSTER_ID: Final = "cluster_id"
 LOGS_ADOPTED: Final = "logs_adopted"
@@ -89,7 +92,7 @@ def is_begun(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        with closing(Database(path)) as opened:
+        with contextlib.closing(Database(path)) as opened:
             return opened.value(CLUSTER_ID) is not None
     except sqlite3.Error as error:
         raise UnreadableMetadata(f"{path}: {error}") from error
@@ -104,6 +107,7 @@ class Database:
         Raises:
             UnreadableMetadata: the file cannot be used.
         """
+        _close_to_others(path)
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -290,3 +294,15 @@ def _brokers(state: PartitionState) -> list[Any]:
     known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
     lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
     return [*(json.dumps(each) if each else "[]" for each in lists), state.last_leader]
+
+
+def _close_to_others(path: Path) -> None:
+    """Let its owner alone read the file, which has credentials of users.
+
+    SQLite gives its journals the mode of the file. Where it cannot be opened, SQLite says why.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if each.exists() and each.stat().st_mode & _OTHERS:
+                each.chmod(each.stat().st_mode & ~_OTHERS)
