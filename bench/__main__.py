@@ -42,6 +42,7 @@ BENCHES = {
     "cluster": "three brokers, three replicas, beside three Kafkas",
     "cluster_growth": "three brokers with up to 20,000 partitions of three replicas",
     "state_uses": "a keyed state that counts, exactly once, with commits each 100 ms",
+    "security": "what TLS, ACLs and a storm of handshakes cost",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bench.dial import Dial, plain
 from bench.harness import Options
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.raw import RawClient
@@ -49,6 +50,11 @@ class Broker:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def dial(self) -> Dial:
+        """How loads connect."""
+        return plain(self.port)
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
         with RawClient(self.port, "bench", timeout_s=120) as client:

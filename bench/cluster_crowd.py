@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bench.brokers import kafka
 from bench.cores import Machine, several_brokers
 from bench.crowd import Crowd
+from bench.dial import Dial
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from bench.load import GENERATOR
 from bench.produce import frame_of, once_led
@@ -72,7 +73,7 @@ def _round(machine: Machine, options: Options) -> Callable[[], Metrics]:
 
 def _clients(
     machine: Machine, topic: str, batches: Sequence[bytes]
-) -> Iterator[tuple[int, list[bytes]]]:
+) -> Iterator[tuple[Dial, list[bytes]]]:
     """Whom each client asks, and what."""
     topic_id, leaders = machine.broker.topic_id(topic), machine.leaders(topic)
     for partition, leader in enumerate(leaders):
@@ -80,4 +81,4 @@ def _clients(
     for number in range(_CLIENTS):
         partition = number % _PARTITIONS
         own = [frame_of(topic_id, partition, each) for each in batches[number::_CLIENTS]]
-        yield leaders[partition].port, own
+        yield leaders[partition].dial, own

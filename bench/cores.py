@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from bench.brokers import Broker, require_no_error
+from bench.dial import plain
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
 from bench.produce import frame_of, once_led
@@ -138,7 +139,7 @@ class _Plan(NamedTuple):
     response_bytes: int
 
     def open(self, in_flight: int) -> Load:
-        return Load(self.port, self.frames, in_flight, self.response_bytes)
+        return Load(plain(self.port), self.frames, in_flight, self.response_bytes)
 
 
 def _measure(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import select
-import socket
 import time
 from collections.abc import Iterable, Sequence
+
+from bench.dial import Dial
 
 _TIMEOUT_S = 60.0
 _RECEIVE_BYTES = 1 << 20
@@ -16,11 +17,10 @@ _LENGTH_BYTES = 4
 class _Client:
     """One connection, and what it has of an answer that is not whole yet."""
 
-    def __init__(self, port: int, frames: Sequence[bytes]) -> None:
+    def __init__(self, dial: Dial, frames: Sequence[bytes]) -> None:
         self._frames = itertools.cycle(frames)
         self.received = b""
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = dial()
 
     def ask(self) -> None:
         """Send the next request."""
@@ -44,11 +44,10 @@ class _Client:
 
 
 class Crowd:
-    """A client for each port and list of frames, which it sends one after the other, again and
-    again."""
+    """A client for each connection and list of frames, which it sends again and again."""
 
-    def __init__(self, clients: Iterable[tuple[int, Sequence[bytes]]]) -> None:
-        self._clients = [_Client(port, frames) for port, frames in clients]
+    def __init__(self, clients: Iterable[tuple[Dial, Sequence[bytes]]]) -> None:
+        self._clients = [_Client(dial, frames) for dial, frames in clients]
         self._by_descriptor = {each.socket.fileno(): each for each in self._clients}
         self._poll = select.epoll()
         for descriptor in self._by_descriptor:

@@ -7,11 +7,11 @@ from the page cache to the socket.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bench.brokers import Broker, brokers, require_no_error
-from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
+from bench.harness import Comparison, Metric, Metrics, Options, Sides, Stopwatch, compare
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
 from bench.produce import produce_frame
 
@@ -38,11 +38,7 @@ def run(options: Options) -> list[Comparison]:
     results = []
     with brokers(options) as (ours, theirs):
         for scenario in SCENARIOS:
-            with contextlib.ExitStack() as stack:
-                sides = {
-                    each.name: _round(each, _fill(each, stack, scenario), scenario, options)
-                    for each in (ours, theirs)
-                }
+            with sides((ours, theirs), scenario, options) as both:
                 results += compare(
                     "fetch",
                     scenario.name,
@@ -51,10 +47,20 @@ def run(options: Options) -> list[Comparison]:
                         Metric("cpu", "broker CPU s/GB", higher_is_better=False, target=1.0),
                         GENERATOR,
                     ),
-                    sides,
+                    both,
                     options,
                 )
     return results
+
+
+@contextlib.contextmanager
+def sides(brokers: Sequence[Broker], scenario: Scenario, options: Options) -> Iterator[Sides]:
+    """A round for each broker, on a log that it has meanwhile."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            each.name: _round(each, _fill(each, stack, scenario), scenario, options)
+            for each in brokers
+        }
 
 
 def _fill(broker: Broker, stack: contextlib.ExitStack, scenario: Scenario) -> list[bytes]:
@@ -64,7 +70,7 @@ def _fill(broker: Broker, stack: contextlib.ExitStack, scenario: Scenario) -> li
     frame = produce_frame(broker, topic, batch)
     response_bytes = len(first_answer(broker.port, frame)[0])
     records = broker.end_offset(topic)
-    with contextlib.closing(Load(broker.port, [frame], 5, response_bytes)) as load:
+    with contextlib.closing(Load(broker.dial, [frame], 5, response_bytes)) as load:
         count = 1 + load.run(seconds=3600, requests_max=_LOG_BYTES // len(batch) - 1)
     topic_id = broker.topic_id(topic)
     return [
@@ -107,7 +113,7 @@ def _round(
         raise RuntimeError(f"{broker.name} answered {len(partition.records)} bytes of records")
 
     def measure() -> Metrics:
-        load = Load(broker.port, frames, scenario.in_flight, len(answer_bytes))
+        load = Load(broker.dial, frames, scenario.in_flight, len(answer_bytes))
         with contextlib.closing(load), Stopwatch(broker.pid) as watch:
             count = load.run(options.seconds, _BYTES_MAX // scenario.batch_bytes)
         fetched = count * scenario.batch_bytes

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from bench.crowd import Crowd
+from bench.dial import plain
 from bench.harness import Stopwatch
 from bench.real_clients.frames import DistinctLoad, noise
 
@@ -188,11 +189,11 @@ def cpu_us(serve: Callable[[socket.socket, Shape], None], shape: Shape) -> float
     frames = _frames(shape)
     with _running(serve, shape) as (port, pid):
         if shape.connections > 1:
-            crowd = Crowd([(port, frames)] * shape.connections)
+            crowd = Crowd([(plain(port), frames)] * shape.connections)
             with contextlib.closing(crowd), Stopwatch(pid) as watch:
                 count = crowd.run(SECONDS)
         else:
-            load = DistinctLoad(port, frames, shape.in_flight)
+            load = DistinctLoad(plain(port), frames, shape.in_flight)
             with contextlib.closing(load), Stopwatch(pid) as watch:
                 count = load.run(SECONDS, _BYTES_MAX // shape.frame_bytes).requests
     return 1e6 * watch.cpu_seconds / count

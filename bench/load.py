@@ -8,11 +8,11 @@ by what was sent, no byte is left over).
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from bench.dial import Dial
 from bench.harness import Metric
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.messages import API_KEYS, encode_request, parse_request_header, parse_response
@@ -23,7 +23,6 @@ from rig.data.raw import RawClient
 GENERATOR = Metric("generator", "% generator CPU", higher_is_better=False)
 
 _RECEIVE_BYTES = 4 << 20
-_TIMEOUT_S = 60.0
 _RECORD_OVERHEAD = 16  # more than a record has besides its value
 
 
@@ -63,7 +62,7 @@ class Load:
     """A stream of requests over one connection, `in_flight` of them unanswered at a time."""
 
     def __init__(
-        self, port: int, frames: Sequence[bytes], in_flight: int, response_bytes: int
+        self, dial: Dial, frames: Sequence[bytes], in_flight: int, response_bytes: int
     ) -> None:
         self._frame_bytes = len(frames[0])
         if any(len(frame) != self._frame_bytes for frame in frames):
@@ -74,8 +73,7 @@ class Load:
         self._ring = memoryview(b"".join(frames) * repeats)
         self._in_flight = in_flight
         self._response_bytes = response_bytes
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = dial()
         self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._next = 0
 

@@ -65,7 +65,7 @@ def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[],
                 find_coordinator(broker, _group(client, 0))
                 for frame in of_client[:_GROUPS]:
                     _once_committed(broker, frame)
-            crowd = Crowd((broker.port, of_client) for of_client in frames)
+            crowd = Crowd((broker.dial, of_client) for of_client in frames)
             with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
                 count = crowd.run(options.seconds)
         return {

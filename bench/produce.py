@@ -42,7 +42,7 @@ def run(options: Options) -> list[Comparison]:
                 Metric("cpu", "broker CPU s/GB", higher_is_better=False, target=0.5),
                 GENERATOR,
             )
-            sides = {each.name: _round(each, scenario, options) for each in (ours, theirs)}
+            sides = {each.name: round_of(each, scenario, options) for each in (ours, theirs)}
             results += compare("produce", scenario.name, metrics, sides, options)
     return results
 
@@ -64,7 +64,8 @@ def once_led(broker: Broker, frame: bytes) -> bytes:
     return answers[0]
 
 
-def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
+def round_of(broker: Broker, scenario: Scenario, options: Options) -> Callable[[], Metrics]:
+    """One round of it: requests for `options.seconds`, all of which are in the log at its end."""
     batch = batch_of(scenario.batch_bytes, scenario.record_bytes)
 
     def measure() -> Metrics:
@@ -72,7 +73,7 @@ def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[],
             frame = produce_frame(broker, topic, batch)
             answer_bytes = once_led(broker, frame)
             per_request = broker.end_offset(topic)
-            load = Load(broker.port, [frame], scenario.in_flight, len(answer_bytes))
+            load = Load(broker.dial, [frame], scenario.in_flight, len(answer_bytes))
             with contextlib.closing(load), Stopwatch(broker.pid) as watch:
                 count = load.run(options.seconds, _BYTES_MAX // len(batch))
             if broker.end_offset(topic) != (count + 1) * per_request:

@@ -31,7 +31,7 @@ def fill(broker: Broker, topic: str, record_bytes: int, size_bytes: int) -> int:
     frame = produce_frame(broker, topic, batch)
     answer_bytes, answer = first_answer(broker.port, frame)
     require_no_error(answer.responses[0].partition_responses[0])
-    with contextlib.closing(Load(broker.port, [frame], 5, len(answer_bytes))) as load:
+    with contextlib.closing(Load(broker.dial, [frame], 5, len(answer_bytes))) as load:
         load.run(seconds=3600, requests_max=size_bytes // _BATCH_BYTES)
     return broker.end_offset(topic)
 

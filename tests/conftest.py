@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # At each commit the same examples, so that a failure is the commit's; script/assure looks further.
-settings.register_profile("commit", derandomize=True, deadline=None, database=None)
+settings.register_profile("commit", derandomize=True, deadline=None, database=None, max_examples=40)
 settings.register_profile("deep", deadline=None, print_blob=True)
 settings.load_profile("deep" if IS_DEEP else "commit")
 

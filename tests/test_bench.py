@@ -54,6 +54,39 @@ def test_a_benchmark_that_is_ended_leaves_neither_its_broker_nor_its_files(tmp_p
             os.kill(pid, signal.SIGKILL)
 
 
+_ENDED_AT_ITS_START = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from rig.brokers.process import BrokerProcess
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+begin = subprocess.Popen._execute_child
+
+def begin_and_be_ended(*arguments, **options):
+    begin(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+subprocess.Popen._execute_child = begin_and_be_ended
+broker = BrokerProcess(Path(sys.argv[1]))
+try:
+    broker.launch(["sleep", "60"])
+finally:
+    print(broker.process is not None)
+    broker.close()
+"""
+
+
+def test_a_signal_while_a_program_starts_does_not_lose_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDED_AT_ITS_START, str(tmp_path / "output")],
+        env={**os.environ, "PYTHONPATH": str(_ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (3, "True\n"), done.stderr
+
+
 def test_what_is_published_comes_from_commands_that_there_are() -> None:
     for command in PUBLISHED:
         its = arguments_of(command.split())

@@ -67,6 +67,7 @@ def test_the_readme(tmp_path: Path, environment: FreshEnvironment) -> None:
                 walk.run_python(block.text, "README.md")
 
 
+@pytest.mark.deep
 def test_the_tutorial_for_python(tmp_path: Path, environment: FreshEnvironment) -> None:
     with Walkthrough(tmp_path, is_skipped, environment) as walk:
         walk.follow(TUTORIALS / "python.md")
@@ -77,6 +78,7 @@ def test_the_tutorial_for_python(tmp_path: Path, environment: FreshEnvironment) 
     assert "['hello']" in printed
 
 
+@pytest.mark.deep
 def test_the_tutorial_for_operators(tmp_path: Path, environment: FreshEnvironment) -> None:
     text = (TUTORIALS / "operator.md").read_text("utf-8")
     (properties,) = re.findall(r"^```properties\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

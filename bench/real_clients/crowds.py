@@ -79,26 +79,29 @@ def _once_all_led(broker: Broker, frame: bytes) -> None:
 
 
 def _crowd(clients: int, brokers: Sequence[Broker], options: Options) -> list[Comparison]:
+    sides = {each.name: crowd(clients, each, options) for each in brokers}
+    scenario = f"{clients:,} connection{'s' * (clients > 1)}, 300 B"
+    return compare("real_clients", scenario, _metrics(None, _CROWD_CPU_GOAL), sides, options)
+
+
+def crowd(clients: int, broker: Broker, options: Options) -> Callable[[], Metrics]:
+    """A round in which so many connections produce, each a request of its own at a time."""
     batches = equal_batches(clients * _FRAMES_OF_CLIENT, _VALUE_BYTES)
     frames = [_produce_frame([n % _PARTITIONS], batch) for n, batch in enumerate(batches)]
     everywhere = _produce_frame(range(_PARTITIONS), batches[0])
 
-    def round_of(broker: Broker) -> Callable[[], Metrics]:
-        def measure() -> Metrics:
-            with broker.topic(_PARTITIONS) as topic:
-                topic_id = broker.topic_id(topic)
-                _once_all_led(broker, with_topic_id([everywhere], topic_id)[0])
-                own = with_topic_id(frames, topic_id)
-                crowd = Crowd((broker.port, own[n::clients]) for n in range(clients))
-                with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
-                    count = crowd.run(options.seconds)
-            return _per_request(watch, count)
+    def measure() -> Metrics:
+        with broker.topic(_PARTITIONS) as topic:
+            topic_id = broker.topic_id(topic)
+            _once_all_led(broker, with_topic_id([everywhere], topic_id)[0])
+            own = with_topic_id(frames, topic_id)
+            dial = broker.dial
+            connections = Crowd((dial, own[n::clients]) for n in range(clients))
+            with contextlib.closing(connections), Stopwatch(broker.pid) as watch:
+                count = connections.run(options.seconds)
+        return _per_request(watch, count)
 
-        return measure
-
-    sides = {each.name: round_of(each) for each in brokers}
-    scenario = f"{clients:,} connection{'s' * (clients > 1)}, 300 B"
-    return compare("real_clients", scenario, _metrics(None, _CROWD_CPU_GOAL), sides, options)
+    return measure
 
 
 # -- many partitions a request -----------------------------------------------------------------
@@ -113,7 +116,7 @@ def _produce(width: int, brokers: Sequence[Broker], options: Options) -> list[Co
             with broker.topic(width) as topic:
                 own = with_topic_id(frames, broker.topic_id(topic))
                 _once_all_led(broker, own[0])
-                load = DistinctLoad(broker.port, own, _IN_FLIGHT)
+                load = DistinctLoad(broker.dial, own, _IN_FLIGHT)
                 with contextlib.closing(load), Stopwatch(broker.pid) as watch:
                     count = load.run(options.seconds, 1 << 40).requests
             return _per_request(watch, count)
@@ -134,7 +137,7 @@ def _filled(broker: Broker, width: int) -> Iterator[tuple[Any, int]]:
         topic_id = broker.topic_id(topic)
         frames = with_topic_id([_produce_frame(range(width), each) for each in batches], topic_id)
         _once_all_led(broker, frames[0])
-        with contextlib.closing(DistinctLoad(broker.port, frames, _IN_FLIGHT)) as load:
+        with contextlib.closing(DistinctLoad(broker.dial, frames, _IN_FLIGHT)) as load:
             load.run(60, len(frames))
         yield topic_id, len(batches[0])
 
@@ -172,7 +175,7 @@ def _fetch(width: int, brokers: Sequence[Broker], options: Options) -> list[Comp
         ]
 
         def measure() -> Metrics:
-            load = DistinctLoad(broker.port, frames, _IN_FLIGHT)
+            load = DistinctLoad(broker.dial, frames, _IN_FLIGHT)
             with contextlib.closing(load), Stopwatch(broker.pid) as watch:
                 done = load.run(options.seconds, 1 << 40)
             _require_records(broker, done.bytes, done.requests * width * batch_bytes)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bench.dial import Dial
 from drumlin.records.plain.record import Record, encode_batch
 
 #: Stands for the topic's id in frames that are made before the topic is.
@@ -20,7 +21,6 @@ TOPIC_ID = uuid.UUID("5eed5eed-5eed-5eed-5eed-5eed5eed5eed")
 _RANDOM_BYTES = 4 << 20
 _RECEIVE_BYTES = 4 << 20
 _LENGTH_BYTES = 4
-_TIMEOUT_S = 60.0
 _RECORD_OVERHEAD = 16
 _random = random.Random(1)
 _noise = _random.randbytes(_RANDOM_BYTES)
@@ -73,7 +73,7 @@ class Answered(NamedTuple):
 class DistinctLoad:
     """A stream of requests over one connection, `in_flight` of them unanswered at a time."""
 
-    def __init__(self, port: int, frames: Sequence[bytes], in_flight: int) -> None:
+    def __init__(self, dial: Dial, frames: Sequence[bytes], in_flight: int) -> None:
         self._count = len(frames)
         self._in_flight = in_flight
         # Any run of up to `in_flight` frames is one slice, also around the end.
@@ -82,8 +82,7 @@ class DistinctLoad:
         for each in ring:
             self._ends.append(self._ends[-1] + len(each))
         self._ring = memoryview(b"".join(ring))
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = dial()
         self._answers = Answers()
         self._next = 0
 

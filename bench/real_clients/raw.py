@@ -99,7 +99,7 @@ def _produce_round(
             own = with_topic_id(frames, broker.topic_id(topic))
             once_led(broker, own[0])
             before = broker.end_offset(topic)
-            load = DistinctLoad(broker.port, own, size.in_flight)
+            load = DistinctLoad(broker.dial, own, size.in_flight)
             with contextlib.closing(load), Stopwatch(broker.pid) as watch:
                 done = load.run(options.seconds, _ROUND_BYTES_MAX // size.batch_bytes).requests
             cycles, rest = divmod(done, len(records))
@@ -142,7 +142,7 @@ def _fetch_round(
     frames = with_topic_id(_produce_frames(size)[: len(batches)], broker.topic_id(topic))
     once_led(broker, frames[0])
     start = broker.end_offset(topic)
-    with contextlib.closing(DistinctLoad(broker.port, frames, size.in_flight)) as filling:
+    with contextlib.closing(DistinctLoad(broker.dial, frames, size.in_flight)) as filling:
         filling.run(600, len(frames))
     topic_id, asked = broker.topic_id(topic), []
     for batch in batches:
@@ -155,7 +155,7 @@ def _fetch_round(
     overhead = len(encoded) - len(batches[0].data)
 
     def measure() -> Metrics:
-        load = DistinctLoad(broker.port, asked, size.in_flight)
+        load = DistinctLoad(broker.dial, asked, size.in_flight)
         with contextlib.closing(load), Stopwatch(broker.pid) as watch:
             done = load.run(options.seconds, 1 << 40)
         cycles, rest = divmod(done.requests, len(batches))

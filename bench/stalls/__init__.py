@@ -152,5 +152,5 @@ def _warm(place: Place) -> None:
     """What the steady client asks for, until it is compiled."""
     frame = produce_frame(place.broker, place.steady_topic, batch_of(300))
     answer = once_led(place.broker, frame)
-    with contextlib.closing(Load(place.broker.port, [frame], 4, len(answer))) as load:
+    with contextlib.closing(Load(place.broker.dial, [frame], 4, len(answer))) as load:
         load.run(60, _WARMUP_REQUESTS)

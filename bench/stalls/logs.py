@@ -126,7 +126,7 @@ class ColdReaders(Neighbour):
         topic = self.place.led_topic(1)
         frame = produce_frame(self.broker, topic, batch_of(_COLD_BATCH_BYTES, 1000))
         answer, _ = first_answer(self.broker.port, frame)
-        load = Load(self.broker.port, [frame], 5, len(answer))
+        load = Load(self.broker.dial, [frame], 5, len(answer))
         load.run(3600, self.place.scaled(_COLD_BYTES) // _COLD_BATCH_BYTES)
         load.close()
         self._end = self.broker.end_offset(topic)

@@ -147,7 +147,7 @@ class RecordsLocked(Neighbour):
             _heartbeat(each.client, group, each.id, 0, self._topic)
         frame = produce_frame(self.broker, self._topic, batch_of(300))
         answer, _ = first_answer(self.broker.port, frame)
-        self._load = Load(self.broker.port, [frame], 16, len(answer))
+        self._load = Load(self.broker.dial, [frame], 16, len(answer))
         # The first fetch opens the session; the group learns of its partition in its own time.
         wait_until(self._acquire_all, f"{self.broker.name} to share records", 60)
 

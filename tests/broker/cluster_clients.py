@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
@@ -16,11 +17,15 @@ from rig.waiting import wait_until
 TIMEOUT_S = 20.0
 #: Of the topic `t`, on all brokers in turn.
 PARTITIONS = 4
+#: How clients are secured.
+Security = Mapping[str, str]
+_NOT: Security = MappingProxyType({})
 
 
-def read(bootstrap: str, count: int) -> list[bytes]:
+def read(bootstrap: str, count: int, security: Security = _NOT) -> list[bytes]:
     """The values of the topic's first committed records."""
     settings: dict[str, Any] = {
+        **security,
         "bootstrap.servers": bootstrap,
         "group.id": "nobody",
         "isolation.level": "read_committed",
@@ -37,11 +42,14 @@ def read(bootstrap: str, count: int) -> list[bytes]:
     return sorted(values)
 
 
-def commit_and_abort(bootstrap: str, transactional_id: str, group: str) -> None:
+def commit_and_abort(
+    bootstrap: str, transactional_id: str, group: str, security: Security = _NOT
+) -> None:
     """Transactions across all partitions, with offsets of a group, by librdkafka."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    known: dict[str, Any] = {"bootstrap.servers": bootstrap, **security}
+    producer = Producer({**known, "transactional.id": transactional_id})
     producer.init_transactions(TIMEOUT_S)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer = Consumer({**known, "group.id": group})
     with closing(consumer):
         consumer.assign([TopicPartition("t", 0, 0)])
         for number, commits in enumerate([True, False, True]):
@@ -60,7 +68,7 @@ def commit_and_abort(bootstrap: str, transactional_id: str, group: str) -> None:
         committed = consumer.committed(asked, TIMEOUT_S)
         assert [each.offset for each in committed] == [9, 9]
     expected = [b"%d %d" % (each, index) for each in (0, 2) for index in range(PARTITIONS)]
-    assert read(bootstrap, 2 * PARTITIONS) == expected
+    assert read(bootstrap, 2 * PARTITIONS, security) == expected
 
 
 def join_one_by_one(
@@ -107,21 +115,24 @@ def _sent(producer: RawProducer, sequence: int, index: int) -> dict[str, Any]:
     return wait_until(answer, "the last transaction to end")
 
 
-def deliver(bootstrap: str, group: str, count: int) -> None:
+def deliver(
+    bootstrap: str, group: str, count: int, security: Security = _NOT, topic: str = "t"
+) -> None:
     """Records of every partition to one member, which releases the first ones once."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, **security})
     for index in range(PARTITIONS):
         for number in range(count):
-            producer.produce("t", b"%d" % number, partition=index)
+            producer.produce(topic, b"%d" % number, partition=index)
     assert producer.flush(TIMEOUT_S) == 0
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "share.acknowledgement.mode": "explicit",
+        **security,
     }
     deliveries: Counter[tuple[int, int]] = Counter()
     with ShareConsumer(settings) as consumer:
-        consumer.subscribe(["t"])
+        consumer.subscribe([topic])
 
         def is_done() -> bool:
             for each in consumer.poll(1):

@@ -76,6 +76,7 @@ def with_client(run: Callable[[Client], Awaitable[None]]) -> None:
         broker = SimpleNamespace(
             node_id=1,
             authorizer=None,
+            quotas=None,
             config=BrokerConfig.load({}),
             groups=coordinator,
             share_groups=SimpleNamespace(is_share_group=lambda _: False),

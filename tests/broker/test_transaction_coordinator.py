@@ -170,6 +170,7 @@ def test_a_listing_that_takes_a_thread_too_long_is_refused(
         ] * 3
         broker: Any = SimpleNamespace(
             authorizer=None,
+            quotas=None,
             clock=SystemClock(),
             threads=SimpleNamespace(computing=computing),
             transactions=SimpleNamespace(

@@ -181,6 +181,7 @@ def test_what_a_snapshot_shows() -> None:
     assert not Seen(high - 1, frozenset()).shows(2)
 
 
+@pytest.mark.deep
 def test_where_records_of_wal_end() -> None:
     segment = 16 << 20
     assert end_of_records(5 * segment + 40, 8192, segment) == 5 * segment

@@ -181,6 +181,7 @@ def test_keys_that_are_large(captured: Captured) -> None:
     captured.check_equal("item")
 
 
+@pytest.mark.deep
 def test_a_long_truncation_does_not_look_dead(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def test_groups_and_transactions(
     assert "once" in [row[0] for row in run("transactions", "list").rows]
 
 
+@pytest.mark.deep
 def test_a_broker_that_is_gone_keeps_nobody_from_the_rest(
     run: Run, topic: str, three: PracticeCluster
 ) -> None:

@@ -66,7 +66,7 @@ def test_topics_and_performance(bootstrap: str, unique: Name) -> None:
 
 
 def test_what_a_broker_without_users_says(bootstrap: str) -> None:
-    """Of rights, users and quotas there are none; there is a controller, and there are features."""
+    """Of rights and users there are none; there are quotas, a controller, and features."""
 
     def configs(*arguments: str) -> str:
         return run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
@@ -75,9 +75,10 @@ def test_what_a_broker_without_users_says(bootstrap: str) -> None:
         tool("AclCommand", bootstrap, "--list")
     for users in ("users", "clients", "ips"):
         assert not configs("--describe", "--entity-type", users).strip()
-    limit = ("--add-config", "producer_byte_rate=1000", "--entity-type", "users")
-    with pytest.raises(AssertionError, match="quotas are not enforced here"):
-        configs("--alter", *limit, "--entity-default")
+    everybody = ("--entity-type", "users", "--entity-default")
+    configs("--alter", "--add-config", "producer_byte_rate=1e9", *everybody)
+    assert "producer_byte_rate=1.0E9" in configs("--describe", *everybody)
+    configs("--alter", "--delete-config", "producer_byte_rate", *everybody)
     with pytest.raises(AssertionError, match="DelegationToken"):
         tool("DelegationTokenCommand", bootstrap, "--describe")
     described = tool("FeatureCommand", bootstrap, "describe")

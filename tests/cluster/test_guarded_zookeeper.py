@@ -42,6 +42,7 @@ def settings_for(server: ZooKeeper, certificates: Certificates, **more: str) -> 
     }
 
 
+@pytest.mark.deep
 def test_a_broker_with_a_certificate_and_a_name(
     make_broker: MakeBroker, guarded: ZooKeeper, certificates: Certificates
 ) -> None:
@@ -49,13 +50,20 @@ def test_a_broker_with_a_certificate_and_a_name(
         guarded, certificates, drumlin_zookeeper_digest="drumlin:secret", zookeeper_set_acl="true"
     )
     broker = make_broker(settings)
+    stranger = KazooClient(guarded.address)
+    stranger.start()
+    stranger.create("/guarded/config/users/old", b"{}", makepath=True)  # without zookeeper.set.acl
     broker.start()
+    stranger.chroot = "/guarded"
+    assert "cannot any more: /config/users, /config/users/old\n" in broker.said()
     with broker.connect() as client:
         topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
         answer = client.ask("create_topics", 7, timeout=9000, topics=topics)
         assert answer.topics[0].error_code == 0
-    stranger = KazooClient(f"{guarded.address}/guarded")
-    stranger.start()
+        user = {"name": "alice", "mechanism": 1, "iterations": 4096}
+        upsertions = [{**user, "salt": b"salt", "salted_password": b"salted"}]
+        done = client.ask("alter_user_scram_credentials", 0, upsertions=upsertions)
+        assert done.results[0].error_code == 0
     try:
         assert stranger.get("/brokers/topics/t")[0]  # everyone may read
         for path in ("/brokers/topics/t", "/controller_epoch", "/config/topics/t"):
@@ -63,6 +71,11 @@ def test_a_broker_with_a_certificate_and_a_name(
                 stranger.set(path, b"{}")
         with pytest.raises(NoAuthError):
             stranger.create("/admin/delete_topics/t")
+        for path in ("/config/users", "/config/users/alice", "/config/users/old"):  # but no secret
+            with pytest.raises(NoAuthError):
+                stranger.get(path)
+            with pytest.raises(NoAuthError):
+                stranger.get_children(path)
     finally:
         close_client(stranger)
     assert broker.terminate() == 0

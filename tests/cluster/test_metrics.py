@@ -19,6 +19,7 @@ _UNCLEAN = "drumlin_controller_unclean_elections_total"
 _IS_CONTROLLER = "drumlin_replication_is_controller"
 
 
+@pytest.mark.deep
 def test_elections_are_counted_where_they_are_made(make_broker: MakeBroker) -> None:
     ports, servers = free_ports(3), {}
     for node_id, port in enumerate(ports, 1):

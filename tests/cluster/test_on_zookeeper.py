@@ -177,6 +177,7 @@ def test_a_broker_whose_session_has_expired(broker: DrumlinServer, operator: Ope
     assert operator.get(layout.CONTROLLER_EPOCH) == b"2"
 
 
+@pytest.mark.deep
 def test_a_stop_without_zookeeper_is_a_clean_one(
     broker: DrumlinServer, mortal_zookeeper: ZooKeeper
 ) -> None:
@@ -247,6 +248,7 @@ def test_a_second_broker(broker: DrumlinServer, make_broker: MakeBroker) -> None
     assert read(second, "events", 1) == ["x"]
 
 
+@pytest.mark.deep
 def test_data_belongs_to_one_store(make_broker: MakeBroker, chroot: str) -> None:
     broker = make_broker()
     broker.start()

@@ -93,6 +93,7 @@ def test_one_comes_back_with_a_copy_of_its_clean_stop(brokers: Servers, operator
     assert sorted(consume(brokers, _RECORDS + 100)) == list(range(_RECORDS + 100))
 
 
+@pytest.mark.deep
 def test_a_clean_stop_of_all_needs_no_recovery(brokers: Servers, operator: Operator) -> None:
     """One that was not the last to stop is back, and leads at once: it lacks nothing.
 

@@ -57,6 +57,7 @@ def brokers(make_broker: MakeBroker) -> Brokers:
     return made
 
 
+@pytest.mark.deep
 def test_partitions_move_under_the_feet_of_clients(brokers: Brokers) -> None:
     create(brokers, "t", (1, 2), (2, 1), (1, 2))
     with traffic(brokers, "t", 3) as clients:
@@ -135,6 +136,7 @@ def test_partitions_move_between_brokers_of_one_machine(on_one_machine: dict[int
     assert reassign(brokers[1], "t", {1: None}) == {1: "no_reassignment_in_progress"}
 
 
+@pytest.mark.deep
 def test_one_that_waits_is_seen_and_can_be_taken_back(brokers: Brokers) -> None:
     create(brokers, "t", (1, 2))
     await_replicas(brokers, "t", {0: (1, 2)})
@@ -232,6 +234,7 @@ def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
     assert described(brokers[1], "t")[1][0] == 3
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("side", ["leader", pytest.param("follower", marks=pytest.mark.deep)])
 def test_a_throttle_holds_back_those_that_catch_up(brokers: Brokers, side: str) -> None:
     create(brokers, "t", (1, 2), (2, 1))

@@ -87,6 +87,7 @@ def test_a_broker_is_killed_and_comes_back(brokers: dict[int, DrumlinServer]) ->
     assert_replicas_are_equal(brokers)
 
 
+@pytest.mark.deep
 def test_a_broker_that_stops_hands_over_first(brokers: dict[int, DrumlinServer]) -> None:
     produce(brokers, range(300), _PARTITIONS)
     assert brokers[1].terminate() == 0
@@ -99,6 +100,7 @@ def test_a_broker_that_stops_hands_over_first(brokers: dict[int, DrumlinServer])
     assert_replicas_are_equal(brokers)
 
 
+@pytest.mark.deep
 def test_fewer_in_sync_than_asked_for(brokers: dict[int, DrumlinServer]) -> None:
     produce(brokers, range(30), _PARTITIONS)
     for node_id in (2, 3):
@@ -185,6 +187,7 @@ def test_consumers_read_from_the_replica_in_their_rack(brokers: dict[int, Drumli
     )
 
 
+@pytest.mark.deep
 def test_records_are_deleted_on_all_replicas(brokers: dict[int, DrumlinServer]) -> None:
     produce(brokers, range(300), _PARTITIONS)
     admin = AdminClient({"bootstrap.servers": bootstrap(brokers)})
@@ -197,6 +200,7 @@ def test_records_are_deleted_on_all_replicas(brokers: dict[int, DrumlinServer]) 
     assert sorted(found) == list(range(180, 300))
 
 
+@pytest.mark.deep
 def test_a_broker_without_a_replica_follows_nothing(brokers: dict[int, DrumlinServer]) -> None:
     """One that has no replica is refused, whatever it says of itself."""
     leader = leaders(brokers[1])[0]

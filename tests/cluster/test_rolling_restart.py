@@ -176,6 +176,7 @@ def _values(cluster: DrumlinCluster, topic: str) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 def test_python(cluster: DrumlinCluster) -> None:
     """A writer waits for each record, a member of a group reads all of them, once and in order."""
     create(cluster, "t")

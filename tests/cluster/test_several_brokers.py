@@ -124,6 +124,7 @@ def test_a_transaction_ends_once_its_leaders_are_back(
     assert len(read(second.address, 2)) == 2
 
 
+@pytest.mark.deep
 def test_producers_try_again_until_their_coordinator_is_back(brokers: list[DrumlinServer]) -> None:
     """A leader cannot ask the coordinator whether a partition is part of the transaction."""
     first, second = brokers

@@ -315,7 +315,7 @@ def test_what_only_older_kafka_knows_is_stored_and_means_nothing() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "listener.name.outside.ssl.keystore.location",
+        "listener.name.outside.ssl.cipher.suites",
         "listener.name.outside.plain.sasl.jaas.config",
         "ssl.cipher.suites",
     ],
@@ -329,3 +329,25 @@ def test_what_secures_a_listener_stays(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be changed while the broker runs"):
         config.check_dynamic({}, {name: "secret"})
     config.check_dynamic({}, {"listener.name.plaintext.ssl.cipher.suites": "a"})
+
+
+def test_a_listener_with_tls_takes_other_keys_but_no_secret_for_zookeeper() -> None:
+    listeners = {
+        "listeners": "OUTSIDE://:1,LOGIN://:2",
+        "listener.security.protocol.map": "OUTSIDE:SSL,LOGIN:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "OUTSIDE",
+    }
+    config, start = BrokerConfig.load(listeners), "listener.name.outside.ssl.keystore"
+    changed = {f"{start}.location": "a.p12", f"{start}.password": "secret"}
+    config.check_dynamic({}, changed)
+    wanted = config.with_changes({}, changed)
+    assert wanted.listeners_that_differ(config) == {"OUTSIDE"}
+    assert wanted.of_listener("OUTSIDE", "ssl.keystore.location") == "a.p12"
+    assert config.of_listener("OUTSIDE", "ssl.keystore.location") is None
+    in_zookeeper = BrokerConfig.load(listeners | {"zookeeper.connect": "here:2181"})
+    in_zookeeper.check_dynamic({}, {f"{start}.location": "a.pem"})
+    with pytest.raises(ConfigError, match="could read it in ZooKeeper") as refused:
+        in_zookeeper.check_dynamic({}, changed)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ConfigError, match="cannot be changed"):
+        config.check_dynamic({}, {"listener.name.login.ssl.keystore.location": "a.pem"})

@@ -63,6 +63,7 @@ def test_idempotent_producers_through_kills(make_server: MakeServer, seed: int) 
             assert all(each.base_offset == each.first_number for each in producer.acknowledged)
 
 
+@pytest.mark.deep
 @pytest.mark.clients
 def test_librdkafka_through_kills(make_server: MakeServer) -> None:
     server = make_server()
@@ -105,6 +106,7 @@ def test_librdkafka_through_kills(make_server: MakeServer) -> None:
         assert _numbers(read_all(client, "t")) == list(range(sent))
 
 
+@pytest.mark.deep
 def test_clean_restart_under_load(make_server: MakeServer) -> None:
     """SIGTERM ends it well while clients write, and they continue with the next server."""
     server = make_server()

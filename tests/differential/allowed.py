@@ -106,13 +106,6 @@ ALLOWED = (
         told="the controller is the leader and only voter",
     ),
     Allowed(
-        r"entries\[\d+\]\.error_(code|message)",
-        "quotas are not enforced: one that is taken would be a false promise",
-        api="alter_client_quotas",
-        about="a quota that is set",
-        told="setting a quota is UNSUPPORTED_VERSION",
-    ),
-    Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
         r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",

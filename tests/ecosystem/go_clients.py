@@ -49,8 +49,6 @@ from urllib.request import urlopen
 told = " ".join(sys.argv[1:])
 sys.stdout.buffer.write(urlopen("http://127.0.0.1:{port}/", told.encode()).read())
 """
-#: It sets quotas, which docs/compatibility.md tells of.
-_DIFFERENT = {"TestFuncAdminQuotas"}
 Record = Callable[[str, object], None]
 
 
@@ -214,8 +212,8 @@ def test_sarama(proxied: DrumlinCluster, tmp_path: Path, record_property: Record
     wanted = [f"-test.run=^({'|'.join(names)})$"]
     found = run_tests(tests, wanted, environment, tmp_path / "sarama", 2700)
     report(found, record_property)
-    assert found["TestFuncAdminUpdateFeatures"] == "PASS"
-    assert failed(found) <= _DIFFERENT
+    assert found["TestFuncAdminUpdateFeatures"] == found["TestFuncAdminQuotas"] == "PASS"
+    assert not failed(found)
 
 
 @pytest.mark.program("franz-go", _FRANZ_GO, "its own tests: groups, transactions, shares")

@@ -91,6 +91,7 @@ def load(
     return Load(balances, spark, client, *where)
 
 
+@pytest.mark.deep
 def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
     load.pay(100)
     load.run(batch_offsets=60)

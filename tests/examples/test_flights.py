@@ -168,6 +168,7 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path, scratch: Path) -> None:

@@ -32,8 +32,8 @@ from rig.servers.small_hdfs import small_hdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
-#: With Spark's start, a run that lands all takes longer.
-_LONGEST_LIFE_S = 20.0
+#: Each run finds at least this many batches to land.
+_BATCHES = 3
 _PLACE = ["partition", "offset"]
 
 
@@ -83,6 +83,21 @@ def _catalog(folder: Path) -> str:
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.sort_by([(name, "ascending") for name in _PLACE]).to_pylist()
+
+
+def _live(process: subprocess.Popen[str], chance: random.Random) -> None:
+    """Wait for some moment of a run's start, or for some of its batches and a little longer."""
+    if not (batches := chance.randrange(_BATCHES + 1)):
+        time.sleep(chance.uniform(0.0, 10.0))
+        return
+    assert process.stderr is not None
+    said = list[str]()
+    for line in process.stderr:
+        said.append(line)
+        if sum("offsets landed" in each for each in said) == batches:
+            time.sleep(chance.uniform(0.0, 2.0))
+            return
+    raise AssertionError(f"it has ended after too few batches:\n{''.join(said)[-4000:]}")
 
 
 @pytest.fixture
@@ -143,9 +158,13 @@ def test_a_landing_that_is_killed(
 
     for _ in range(so_many(3, 17)):
         write(5000)
-        with subprocess.Popen(command, env=environment, start_new_session=True) as process:
-            time.sleep(chance.uniform(5.0, _LONGEST_LIFE_S))
-            os.killpg(process.pid, signal.SIGKILL)
+        with subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as process:
+            try:
+                _live(process, chance)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     records = client.read(topic, columns=[*_PLACE, "key", "value"])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -17,8 +20,13 @@ from pyspark.sql import SparkSession
 import drumlin
 from drumlin.client.errors import BrokerUnreachable, RequestTimedOut
 from drumlin.spark import Landing, land
+from drumlin.spark.landing.targets.parquet import open_lake
+from drumlin.spark.landing.targets.target import StoreUnavailable
 from rig.brokers.drumlin_server import DrumlinServer, running_server
+from rig.fault_injection.network import Network
+from rig.ports import free_ports
 from rig.servers.postgres import running_postgres
+from rig.servers.small_hdfs import small_hdfs
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
@@ -104,3 +112,31 @@ def test_a_database(spark: SparkSession, broker: DrumlinServer) -> None:
         with psycopg.connect(url) as connection:
             found = connection.execute(f"SELECT key FROM {TOPIC}".encode()).fetchall()
         assert sorted(int(key) for (key,) in found) == list(range(20))
+
+
+def test_a_name_node(spark: SparkSession, broker: DrumlinServer, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with small_hdfs(tmp_path) as address, ExitStack() as way:
+        way.enter_context(_way(port, address))
+        with Going(spark, broker.address, f"hdfs://127.0.0.1:{port}/lake") as going:
+            _write(broker, range(10))
+            going.wait_for(10)
+            way.close()
+            going.wait_for_retry()
+            assert isinstance(going.retries[0], StoreUnavailable)
+            way.enter_context(_way(port, address))
+            _write(broker, range(10, 20))
+            going.wait_for(20)
+        files, folder = open_lake(f"{address}/lake")
+        keys = pq.read_table(folder, filesystem=files)["key"].to_pylist()
+    assert sorted(map(int, keys)) == list(range(20))
+
+
+@contextmanager
+def _way(port: int, address: str) -> Iterator[None]:
+    """The name node can be reached at this port as well."""
+    target = urlsplit(address).port
+    assert target is not None
+    with Network() as network:
+        network.carry(port, "name node", target, "landing")
+        yield

@@ -39,6 +39,7 @@ def _written(client: Client, topic: str) -> list[tuple[str, Any]]:
     return list(zip(table["key"].to_pylist(), values, strict=True))
 
 
+@pytest.mark.deep
 def test_each_change_is_written_once(
     program: ModuleType,
     spark: SparkSession,

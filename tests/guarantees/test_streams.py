@@ -13,6 +13,7 @@ from rig.servers.running import skipped_where_unavailable
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("words", "kills"), [(300, 1), pytest.param(3000, 2, marks=pytest.mark.deep)]
 )

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 _TRIES = 3
 
 
+@pytest.mark.deep
 def test_transactions_survive_kills_and_pauses(tmp_path: Path) -> None:
     with skipped_where_unavailable():
         kafka_classpath()

@@ -24,14 +24,14 @@ def short(
 ) -> Iterator[Peer]:
     if request.param == "kafka":
         kafka: SecuredKafka = request.getfixturevalue("secured_kafka")
-        yield Peer(int(kafka.addresses["short"].rpartition(":")[2]), PASSWORD)
+        yield Peer(int(kafka.addresses["short"].rpartition(":")[2]), PASSWORD, kafka.port)
         return
     settings = {
         "listener.name.login.connections.max.reauth.ms": str(_SESSION_MS),
         "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     }
     with running_secured_drumlin(tmp_path_factory.mktemp("short"), settings) as server:
-        yield Peer(server.login_port, "alice")
+        yield Peer(server.login_port, "alice", server.port)
 
 
 def _login(client: RawClient, token: bytes) -> int:

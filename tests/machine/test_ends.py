@@ -52,6 +52,7 @@ def test_no_broker_outlives_the_server(make_server: MakeServer) -> None:
     server.stop()
 
 
+@pytest.mark.deep
 def test_no_broker_outlives_a_server_that_is_killed_at_its_start(make_server: MakeServer) -> None:
     server = make_server()
     for _ in range(3):
@@ -79,6 +80,7 @@ def test_a_signal_stops_all_cleanly(make_server: MakeServer, number: signal.Sign
         assert (folder / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.deep
 def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
     """Others lead what it has led, though its process has not ended by itself."""
     server = make_server({"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"})
@@ -101,6 +103,7 @@ def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
     server.stop()
 
 
+@pytest.mark.deep
 def test_a_server_that_hangs_is_waited_for(make_server: MakeServer) -> None:
     """Its brokers serve on, as nobody else can lead what they lead, and say what is not done."""
     server = make_server({"zookeeper.session.timeout.ms": "4000"})
@@ -145,6 +148,7 @@ def test_a_port_that_is_taken_ends_all_with_one_line(make_server: MakeServer) ->
     server.stop()
 
 
+@pytest.mark.deep
 def test_a_data_directory_has_one_server(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(2)
@@ -182,6 +186,7 @@ def failed_start(server: MachineServer, brokers: int) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("drumlin server")]
 
 
+@pytest.mark.deep
 def test_a_broker_that_cannot_come_back_is_tried_again(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(2)

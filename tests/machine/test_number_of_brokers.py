@@ -73,6 +73,7 @@ def test_the_logs_of_a_broker_are_lost_as_the_number_is_lowered(make_server: Mak
     assert not (server.data / ".brokers").exists()
 
 
+@pytest.mark.deep
 def test_old_logs_without_metadata_are_taken_over_and_spread_next(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(1)

@@ -47,6 +47,7 @@ def test_a_transaction_spans_brokers(make_server: MakeServer) -> None:
     server.stop()
 
 
+@pytest.mark.deep
 def test_a_topic_may_have_replicas(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(2)

@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from mutation.mutant import LISTS, ROOT, Inapplicable, Mutant, all_mutants
+from mutation.questions import all_questions
 from mutation.results import RESULTS, Outcome, Results
 
 _COPIED: Final = ("src", "tests", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
@@ -208,7 +209,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many run at the same time")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for each mutant")
     options = parser.parse_args(arguments)
-    mutants = all_mutants(options.lists)
+    mutants = [*all_mutants(options.lists), *all_questions(options.root)]
     wanted = chosen(mutants, options.patterns)
     for each in wanted:
         try:

@@ -8,6 +8,7 @@ import pytest
 
 from mutation.__main__ import main
 from mutation.mutant import ROOT, Inapplicable, Mutant, all_mutants
+from mutation.questions import all_questions
 from mutation.results import RESULTS, Outcome, Results
 
 _LIST = """
@@ -27,6 +28,8 @@ new = "4 * a"
 tests = ["tests/test_sum.py"]
 loses = "products"
 """
+
+_ALL = [*all_mutants(), *all_questions(ROOT)]
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def results(root: Path) -> dict[str, Outcome]:
     return Results.load(root / "results.tsv").of
 
 
-@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda each: each.id)
+@pytest.mark.parametrize("mutant", _ALL, ids=lambda each: each.id)
 def test_each_can_be_made(mutant: Mutant) -> None:
     mutated = mutant.mutated(ROOT)
     compile(mutated, mutant.file, "exec")
@@ -69,7 +72,7 @@ def test_each_can_be_made(mutant: Mutant) -> None:
 
 
 def test_results_are_of_mutants_that_there_are() -> None:
-    assert Results.load(RESULTS).of.keys() <= {each.id for each in all_mutants()}
+    assert Results.load(RESULTS).of.keys() <= {each.id for each in _ALL}
 
 
 def test_nearly_all_are_noticed() -> None:
@@ -113,3 +116,21 @@ def test_two_of_one_id_are_refused(root: Path) -> None:
     (root / "lists/more.toml").write_text(_LIST)
     with pytest.raises(ValueError, match="noticed, unnoticed"):
         all_mutants(root / "lists")
+
+
+def test_questions_about_rights_are_found_in_the_source(root: Path) -> None:
+    handler = root / "src/drumlin/broker/handlers/end_txn.py"
+    handler.parent.mkdir(parents=True)
+    handler.write_text(
+        "def handle(context):\n"
+        "    context.require(WRITE, TXN, 'é')\n"
+        "    if context.may(READ, GROUP, 'a') and context.may(READ, GROUP, 'a'):\n"
+        "        context.maybe()\n"
+    )
+    found = {each.id: each.mutated(root) for each in all_questions(root)}
+    assert found.keys() == {
+        *("unasked-end-txn-require-1", "unasked-end-txn-may-1", "unasked-end-txn-may-2"),
+    }
+    assert "\n    None\n" in found["unasked-end-txn-require-1"]
+    assert "    if True and context.may(" in found["unasked-end-txn-may-1"]
+    assert "'a') and True:\n" in found["unasked-end-txn-may-2"]

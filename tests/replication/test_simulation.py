@@ -44,12 +44,12 @@ def breaks(seed: int, *faults: Any, **how: Any) -> bool:
 
 @pytest.mark.parametrize("block", range(_BLOCKS))
 def test_promises_are_kept_whatever_goes_wrong(block: int) -> None:
-    check(ON_ZOOKEEPER, block, so_many(10, 500))
+    check(ON_ZOOKEEPER, block, so_many(5, 500))
 
 
 @pytest.mark.parametrize("block", range(_BLOCKS_ON_MACHINE))
 def test_promises_are_kept_by_the_brokers_of_one_machine(block: int) -> None:
-    check(ON_MACHINE, block, so_many(4, 500))
+    check(ON_MACHINE, block, so_many(2, 500))
 
 
 @pytest.mark.parametrize("seed", [66, 6209, 6554])

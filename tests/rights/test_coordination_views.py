@@ -14,7 +14,7 @@ from rig.waiting import wait_until
 from rights.granted import create_topic, granted
 from rights.refusals import refusals
 
-_SEEN, _UNSEEN = "a-seen", "b-unseen"
+_SEEN, _UNSEEN = "a-viewed", "b-unseen"
 _TAF, _GAF = 29, 30
 _SEE_GROUP = Kind.GROUP, Operation.DESCRIBE
 _SEE_TOPIC = Kind.TOPIC, Operation.DESCRIBE

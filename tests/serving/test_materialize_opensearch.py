@@ -83,6 +83,7 @@ def forget_deletions(server: OpenSearch, index: str) -> None:
     probe("DELETE", 4)
 
 
+@pytest.mark.deep
 def test_it_has_the_last_value_of_every_key(client: Client, topic: str, server: OpenSearch) -> None:
     def keep() -> int:
         done = drumlin.materialize(client, topic, server.url, group="g", until_end=True)

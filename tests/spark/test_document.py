@@ -44,6 +44,7 @@ def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None
     assert spark.read.parquet(str(tmp_path / "sizes")).groupBy().sum("records").first()[0] == 100
 
 
+@pytest.mark.deep
 def test_the_table_in_a_log(spark: SparkSession, address: str, tmp_path: Path) -> None:
     """What the document says of its rows."""
     written = [(b"ada", b"10"), (b"bob", b"20"), (b"ada", b"15")]
@@ -70,6 +71,7 @@ def test_the_readme_runs_from_its_first_program_to_spark(spark: SparkSession, ad
     assert sorted(map(tuple, rows)) == [("ACME", "42.17"), ("ACME", "42.18"), ("DRUM", "7.50")]
 
 
+@pytest.mark.deep
 def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
     """From its first command on, with a broker of its own."""
     with Walkthrough(tmp_path, lambda command: command.startswith(SET_UP)) as walk:
@@ -78,6 +80,7 @@ def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
     assert walk.names["first_run"] == walk.names["second_run"] == 1000
 
 
+@pytest.mark.deep
 def test_typed_values(spark: SparkSession, address: str, tmp_path: Path) -> None:
     topics = {
         name: Topic(address, 1, name=name).create()

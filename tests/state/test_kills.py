@@ -33,6 +33,8 @@ PARTITIONS = 3
 SESSION_TIMEOUT_S = 2
 #: So many of those that are killed are frozen instead.
 FROZEN = 0.25
+#: So many kills leave a store on disk whatever happens.
+_KILLS_FOR_A_STORE = 10
 
 
 class Service:
@@ -110,18 +112,20 @@ class Service:
 
         wait_until(is_done, f"all to be counted: see {self.folder}", 180)
 
-    def check(self, client: Client) -> None:
+    def check(self, client: Client) -> int:
+        """Check all that is left, and return how many stores on disk there were among it."""
         for each in self.programs:
             each.kill()
         counting.check(client, self.topic, self.output, self.group, self.wanted)
-        self.check_folders(client)
+        stores = self.check_folders(client)
         # Beside our own client, an unmodified one.
         numbers: dict[bytes, list[int]] = defaultdict(list)
         for key, value in self.output_by_librdkafka():
             numbers[key].append(int(value))
         assert numbers == {key: [*range(1, times + 1)] for key, times in self.wanted.items()}
+        return stores
 
-    def check_folders(self, client: Client) -> None:
+    def check_folders(self, client: Client) -> int:
         """What the killed processes have left on disk becomes the state with what it lacks."""
         changelog = Changelog(client, self.group, "counts")
         changelog.identify()
@@ -136,7 +140,7 @@ class Service:
                 assert dict(store.scan(b"")) == dict(zip(rows["key"], rows["value"], strict=True))
                 checked += 1
             store.close()
-        assert checked
+        return checked
 
     def output_by_librdkafka(self) -> Iterator[tuple[bytes, bytes]]:
         options = {
@@ -182,7 +186,9 @@ def run(
                 if harm is not None:
                     harm(number)
             service.await_end(client)
-            service.check(client)
+            stores = service.check(client)
+            # After a few kills it is by chance that one is left with a checkpoint.
+            assert stores or kills < _KILLS_FOR_A_STORE
     finally:
         service.close()
 

@@ -100,6 +100,7 @@ CONFIGURED = """
 """
 
 
+@pytest.mark.deep
 def test_a_broker_for_each_configuration(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ndrumlin_config =\n    num.partitions=2\n")
     pytester.makepyfile(CONFIGURED)

@@ -15,6 +15,7 @@ from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encode_response, schema_versions
 from drumlin.wire.uvarint import uvarint
 from rig.data.messages import response_shape
+from rig.depth import so_many
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -103,7 +104,7 @@ def expected(version: int, correlation_id: int, session_id: int, error: int, top
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(_INT32, _INT32, _ERRORS, _TOPICS)
 @settings(
-    max_examples=40,
+    max_examples=so_many(15, 100),
 )
 def test_all_versions(
     version: int, correlation_id: int, session_id: int, error: int, topics: Any

@@ -19,6 +19,7 @@ from drumlin.wire.messages import (
     schema_versions,
 )
 from rig.data.messages import request_shape
+from rig.depth import so_many
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -137,7 +138,7 @@ def requests(draw: st.DrawFn, version: int) -> Any:
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
 @settings(
-    max_examples=40,
+    max_examples=so_many(15, 100),
 )
 def test_all_versions(version: int, data: st.DataObject) -> None:
     frame = frame_of(version, data.draw(requests(version)))
@@ -148,7 +149,7 @@ def test_all_versions(version: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
 @settings(
-    max_examples=40,
+    max_examples=so_many(15, 100),
 )
 def test_what_is_cut_off_or_changed_is_refused_or_read_alike(
     version: int, data: st.DataObject

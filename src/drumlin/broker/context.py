@@ -37,15 +37,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
+from drumlin.broker.quotas.client_quotas import user_of
 from drumlin.broker.rights.acls import ALL_OPERATIONS, CLUSTER_NAME, OPERATIONS, Kind, Operation
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.rights.denials import denied
 from drumlin.tuples import from_tuple
+from drumlin.wire.messages import API_KEYS
 
 if TYPE_CHECKING:
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
+    from drumlin.broker.login.delegation_tokens import DelegationTokens
     from drumlin.broker.loop.later import Later
     from drumlin.broker.net.connection import Connection
+    from drumlin.broker.quotas.mutations import Mutations
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.rights.session import Session
     from drumlin.broker.share_partitions.delivery import ShareDelivery
@@ -54,9 +59,13 @@ if TYPE_CHECKING:
     from drumlin.wire.schema.declaration import Message
 
 
+_NAMES: Final = {key: name for name, key in API_KEYS.items()}
+
+
 class Services(Coordinators, Protocol):
     """The parts of the broker that a handler may use."""
 
+    delegation_tokens: DelegationTokens
     fetch_sessions: FetchSessions
     log_moves: LogMoves
     log_ends: LogEnds
@@ -73,11 +82,25 @@ class RequestContext(NamedTuple):
     session: Session
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether the request's principal may do this."""
+        """Whether the request's principal may do this. The audit log is told."""
+        authorizer, session = self.broker.authorizer, self.session
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows(session.principal, session.host, operation, kind, name)
+        if not allowed or AUDIT.tells_allowed:
+            AUDIT.decision(authorizer, session, (operation, kind, name), self._api)
+        return allowed
+
+    def sees(self, operation: Operation, kind: Kind, name: str) -> bool:
+        """Like `may`, for what nobody has asked for by its name: the audit log is not told."""
         authorizer, session = self.broker.authorizer, self.session
         return authorizer is None or authorizer.allows(
             session.principal, session.host, operation, kind, name
         )
+
+    @property
+    def _api(self) -> str | None:
+        return _NAMES.get(self.header.api_key)
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         """
@@ -87,22 +110,31 @@ class RequestContext(NamedTuple):
         if not self.may(operation, kind, name):
             raise denied(kind)
 
-    def topic_right(self, operation: Operation) -> Callable[[str], bool] | None:
-        """Whether the principal may do this on a topic, by its name; None: on every topic."""
+    def topic_right(
+        self, operation: Operation, *, is_named: bool = True
+    ) -> Callable[[str], bool] | None:
+        """Whether the principal may do this on a topic, by its name; None: on every topic.
+
+        `is_named`: the request names the topics, so that the audit log is told.
+        """
         if self.broker.authorizer is None:
             return None
-        return partial(self.may, operation, Kind.TOPIC)
+        return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
 
     def operations(self, kind: Kind, name: str) -> int:
         """The operations that the principal may do, as the set of bits of an answer."""
         if self.broker.authorizer is None:
             return ALL_OPERATIONS[kind]
-        allowed = (each for each in OPERATIONS[kind] if self.may(each, kind, name))
+        allowed = (each for each in OPERATIONS[kind] if self.sees(each, kind, name))
         return sum(1 << each for each in allowed)
 
     def may_cluster(self, operation: Operation) -> bool:
         """Like `may`, for the cluster."""
         return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
+
+    def sees_cluster(self, operation: Operation) -> bool:
+        """Like `sees`, for the cluster: where another right would do as well."""
+        return self.sees(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def require_cluster(self, operation: Operation) -> None:
         """Like `require`, for the cluster."""
@@ -110,7 +142,7 @@ class RequestContext(NamedTuple):
 
     def cluster_operations(self) -> int:
         """Like `operations`, for the cluster: none without the right to describe it."""
-        if not self.may_cluster(Operation.DESCRIBE):
+        if not self.sees_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(Kind.CLUSTER, CLUSTER_NAME)
 
@@ -121,6 +153,22 @@ class RequestContext(NamedTuple):
     @property
     def client_id(self) -> str | None:
         return self.header.client_id
+
+    @property
+    def client(self) -> tuple[str, str]:
+        """The user and the client id, as quotas know them."""
+        return user_of(self.session.principal), self.header.client_id or ""
+
+    def mutations(self, strict_from: int) -> Mutations | None:
+        """What the client may still change, as a quota limits it; None if none does.
+
+        strict_from: the version from which a change that goes too far is refused.
+        """
+        quotas = self.broker.quotas
+        if quotas is None:
+            return None
+        is_strict = self.version >= strict_from
+        return quotas.mutations.for_request(*self.client, quotas.now_ms, is_strict=is_strict)
 
     @property
     def client_host(self) -> str:

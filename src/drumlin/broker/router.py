@@ -21,6 +21,7 @@ from drumlin.broker.context import Handle, Handled, RequestContext, Response, Se
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
 from drumlin.broker.net.connection import Connection
+from drumlin.broker.quotas.metering import metered
 from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
@@ -100,6 +101,15 @@ class Router:
             MalformedMessage: the connection has to be closed.
         """
         header = parse_request_header(frame)
+        quotas = self._broker.quotas
+        if quotas is None or connection.is_stranger:
+            return self._begin(connection, header, frame)
+        start = partial(self._begin, connection, header, frame)
+        return metered(quotas, connection, header, len(frame), start)
+
+    def _begin(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> Parts | LaterParts | None:
         api = _NAMES.get(header.api_key)
         if api is None:
             raise MalformedMessage(f"API key {header.api_key} is not served")

@@ -59,6 +59,7 @@ app: Final = LazyGroup(
             "access.certificates", "app", "Issue, renew and show a server's own certificates."
         ),
         "configs": _at("topics.configs", "app", "Show and change configurations."),
+        "quotas": _at("quotas", "app", "Show and change quotas of users, clients and addresses."),
         "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
         "state": _at("states", "app", "Look into the keyed states of processes."),
         "sinks": _at(

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.config.config_error import ConfigError
-from drumlin.config.consistency import check_change, check_guards, check_together
+from drumlin.config.consistency import (
+    check_change,
+    check_guards,
+    check_together,
+    is_key_or_certificate,
+)
 from drumlin.config.hints import known_broker_key
 from drumlin.config.keys import Key, broker_keys, changeable_broker_key, of_a_listener, topic_keys
 from drumlin.config.listeners import (
@@ -61,8 +66,13 @@ class BrokerConfig:
     broker_rack: str | None
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int
@@ -103,6 +113,7 @@ class BrokerConfig:
     log_retention_ms: int
     log_roll_jitter_ms: int
     log_roll_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
@@ -124,6 +135,8 @@ class BrokerConfig:
     producer_id_expiration_ms: int
 
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
@@ -208,6 +221,14 @@ class BrokerConfig:
         """The text that is given for a listener alone, also of a key with a mechanism's name."""
         return self._given.get(f"listener.name.{listener.lower()}.{name}")
 
+    def connection_rates(self) -> dict[str, int]:
+        """The most new connections in a second of each listener that has a limit of its own."""
+        return {
+            each.name: part(self.of_listener(each.name, CONNECTION_RATE), self.brokers)
+            for each in self.listeners
+            if self.text_of_listener(each.name, CONNECTION_RATE) is not None
+        }
+
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
         return OWN_DEFAULTS.get(key.name, key.default)
@@ -228,8 +249,8 @@ class BrokerConfig:
         self._check_secured(given)
 
     def _check_secured(self, given: Mapping[str, str]) -> None:
-        """Check that nothing by which listeners are secured is changed: they would keep it, and the
-        broker might not start again.
+        """Check that nothing by which listeners are secured is changed but their keys and
+        certificates: they would keep it, and the broker might not start again.
 
         Raises:
             ConfigError: something is.
@@ -241,8 +262,13 @@ class BrokerConfig:
             is_of_secured = listener.upper() in secured or (not listener and secured)
             if not is_of_secured or given.get(name) == self._given.get(name):
                 continue
+            if protocols.get(listener.upper(), "").endswith("SSL") and is_key_or_certificate(key):
+                if self.zookeeper_connect and broker_keys()[key].is_sensitive:
+                    allowed = "cannot be changed at run time: all could read it in ZooKeeper"
+                    raise ConfigError(name, "...", allowed)
+                continue
             if key.startswith(("ssl.", "sasl.")) or key.endswith(_OF_MECHANISMS):
-                allowed = "cannot be changed while the broker runs, yet"
+                allowed = "cannot be changed while the broker runs"
                 raise ConfigError(name, "...", allowed)
 
     def update_dynamic(
@@ -258,6 +284,23 @@ class BrokerConfig:
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
         self._given = given
         self._apply(resolved)
+
+    def with_changes(
+        self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """This configuration with other changes made at run time.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
+        wanted = BrokerConfig(self.static, self.brokers)
+        wanted.update_dynamic(cluster_wide, per_broker)
+        return wanted
+
+    def listeners_that_differ(self, other: BrokerConfig) -> set[str]:
+        """The listeners of which a key is different in another configuration."""
+        names = {name for name, _ in self._given.items() ^ other._given.items()}
+        return {parts[0].upper() for parts in map(of_a_listener, names) if parts}
 
     def is_cordoned(self, log_dir: str) -> bool:
         """Whether the log dir with this absolute path must not get new partitions (KIP-1066)."""
@@ -288,8 +331,15 @@ class BrokerConfig:
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
 
 
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 #: What may be different for a listener.
-_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth", "connection.failed")
+_OF_LISTENERS: Final = (
+    "ssl.",
+    "sasl.",
+    "connections.max.reauth",
+    "connection.failed",
+    CONNECTION_RATE,
+)
 #: Of a listener and a mechanism of SASL.
 _OF_MECHANISMS: Final = (".sasl.jaas.config", ".sasl.server.callback.handler.class")
 

@@ -102,8 +102,6 @@ def _check_authorizer(given: _Given) -> None:
     if authorizer and authorizer not in _AUTHORIZERS:
         allowed = f"must be {_AUTHORIZERS[0]}: no other class can be loaded here"
         raise _refused(name, given, allowed)
-    if authorizer and given.get("zookeeper.connect", "").strip():
-        raise _refused(name, given, "must not be set, as ACLs in ZooKeeper are not read yet")
     if authorizer:
         return
     danger = f"without {name} everybody may do everything"
@@ -129,6 +127,9 @@ def check_guards(given: _Given) -> None:
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
             if given.get(name, "").strip().lower() == "true":
                 raise _refused(name, given, f"must not be true, as {danger}")
+        if given.get("delegation.token.secret.key", "").strip():
+            allowed = "must not be set, as delegation tokens in ZooKeeper are not read"
+            raise ConfigError("delegation.token.secret.key", "...", allowed)
         _check_zookeeper_access(given)
 
 
@@ -234,10 +235,15 @@ def check_for_one_broker(changed: _Given) -> None:
         ConfigError: a key is for a listener.
     """
     for name in changed:
-        if _KEYS_AND_CERTIFICATES.fullmatch(name):
+        if is_key_or_certificate(name):
             # The message omits the value, which may be a secret.
             allowed = f"can be changed only for a listener, as listener.name.NAME.{name}"
             raise ConfigError(name, "...", allowed)
+
+
+def is_key_or_certificate(name: str) -> bool:
+    """Whether a listener's key may change at run time, as it is about keys and certificates."""
+    return _KEYS_AND_CERTIFICATES.fullmatch(name) is not None
 
 
 def is_for_one_broker(name: str) -> bool:

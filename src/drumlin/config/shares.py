@@ -44,6 +44,7 @@ _SHARED: Final[Mapping[str, Callable[[_Values, int], Any]]] = {
     "log.cleaner.dedupe.buffer.size": _map_bytes,
     "log.cleaner.io.max.bytes.per.second": _cleaner_speed,
     _THREADS: _counted(_THREADS),
+    "max.connection.creation.rate": _counted("max.connection.creation.rate"),
     "max.connections": _counted("max.connections"),
     "max.connections.per.ip": _counted("max.connections.per.ip"),
     "num.recovery.threads.per.data.dir": _counted("num.recovery.threads.per.data.dir"),

@@ -30,6 +30,10 @@ class ResourceType(enum.IntEnum):
     USER = 256
     #: A resource pattern of ACLs; the keys are its ACLs.
     ACL = 257
+    #: An owner of client quotas: see `broker/quotas/entities.py`.
+    QUOTA = 258
+    #: A delegation token.
+    TOKEN = 259
 
 
 #: The types that requests about configurations may name.
@@ -52,6 +56,8 @@ class Endpoint:
     listener: str
     host: str
     port: int
+    #: The security protocol, for tools that read ZooKeeper; no other store tells it to others.
+    protocol: str = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,6 +288,8 @@ def _level(partition: FollowedPartition, code: ErrorCode | None) -> int:
 
 
 def _refusal(answer: PartitionFetch) -> str:
+    if answer.error_code is ErrorCode.topic_authorization_failed:
+        return "there this broker is no super user, and has no right to CLUSTER_ACTION"
     leader = answer.current_leader
     if leader is None:
         return "the leader refuses the fetch"

@@ -49,7 +49,6 @@ class FrameReader:
 
     __slots__ = (
         "_allocate",
-        "_has_plenty",
         "_large",
         "_large_filled",
         "_large_room",
@@ -57,6 +56,7 @@ class FrameReader:
         "_rest",
         "_scratch",
         "_trusted",
+        "has_plenty",
         "limit_of",
         "max_frame_bytes",
     )
@@ -71,7 +71,7 @@ class FrameReader:
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._allocate = allocate
-        self._has_plenty = has_plenty
+        self.has_plenty = has_plenty
         self.limit_of = limit_of
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
@@ -109,7 +109,7 @@ class FrameReader:
             self._scratch[: len(rest)] = rest
             return [self._scratch[len(rest) :]]
         if self._large_filled == self._large_room:
-            growth = _GROWTH if self._has_plenty() else _GROWTH_WHEN_SHORT
+            growth = _GROWTH if self.has_plenty() else _GROWTH_WHEN_SHORT
             self._large_room = min(self._large_size, self._large_room * growth)
             if self._large_room > len(self._large):
                 larger = bytearray(self._large_room)
@@ -203,7 +203,7 @@ class FrameReader:
         if self._allocate is not None and size <= self._trusted * _GROWTH:
             memory = self._allocate(size)
         if memory is None:
-            trusted = self._trusted if self._has_plenty() else _TRUSTED_FIRST
+            trusted = self._trusted if self.has_plenty() else _TRUSTED_FIRST
             room = min(size, max(trusted, len(held)))
             is_mapped = size >= _MAPPED_FROM_BYTES
             memory = mmap.mmap(-1, size, flags=_MAPPED) if is_mapped else bytearray(room)

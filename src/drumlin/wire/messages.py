@@ -60,7 +60,7 @@ _header_of: Final = from_tuple(RequestHeader)
 
 def error_response(api_name: str, version: int, code: ErrorCode) -> Message | None:
     """A response with only `code`; None if the API's response has no top-level error code."""
-    cls = _payload_class(api_name, "response")
+    cls = response_class(api_name)
     fields = fields_of(cls, version)
     if not any(each.name == "error_code" and each.is_there for each in fields):
         return None
@@ -138,6 +138,11 @@ def _payload_class(api_name: str, kind: str) -> Any:
     camel = "".join(part.capitalize() for part in api_name.split("_"))
     module = importlib.import_module(f"drumlin.wire.protocol.{api_name}")
     return getattr(module, camel + kind.capitalize())
+
+
+def response_class(api_name: str) -> Any:
+    """The declaration of an API's response."""
+    return _payload_class(api_name, "response")
 
 
 @functools.cache

@@ -22,6 +22,7 @@ def test_the_broker_named_again_and_again(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(describe_configs, "_ENTRIES_MAX", 1000)
     broker: Any = SimpleNamespace(
         authorizer=None,
+        quotas=None,
         config=BrokerConfig.load({}),
         metadata=SimpleNamespace(image=ClusterImage("cluster")),
         node_id=1,

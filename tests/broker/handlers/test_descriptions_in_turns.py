@@ -28,7 +28,7 @@ _DESCRIBE = "describe_transactions"
 
 
 def _context(api_key: int, version: int) -> RequestContext:
-    broker: Any = SimpleNamespace(log_moves=(), authorizer=None)
+    broker: Any = SimpleNamespace(log_moves=(), authorizer=None, quotas=None)
     connection: Any = None
     return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0), SESSION)
 

@@ -272,7 +272,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         monkeypatch.setattr(list_offsets, "handle", counted)
         apart = asyncio.to_thread
         threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
-        broker: Any = SimpleNamespace(threads=threads, authorizer=None)
+        broker: Any = SimpleNamespace(threads=threads, authorizer=None, quotas=None)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
@@ -332,7 +332,7 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
 
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "parse_request", parsing)
-        broker: Any = SimpleNamespace(authorizer=None)
+        broker: Any = SimpleNamespace(authorizer=None, quotas=None)
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {"topics": [{"name": "", "partition_indexes": ()}] * 8000}

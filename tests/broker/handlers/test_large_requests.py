@@ -40,6 +40,7 @@ def _context(api_key: int, version: int, **broker: Any) -> RequestContext:
     )
     holder: Any = SimpleNamespace(
         authorizer=None,
+        quotas=None,
         metadata=SimpleNamespace(image=image),
         config=SimpleNamespace(delete_topic_enable=True),
         **broker,

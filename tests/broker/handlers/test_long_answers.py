@@ -48,7 +48,7 @@ def test_a_long_answer_of_a_coroutine_is_encoded_in_a_thread(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "encode_response", encoding)
         monkeypatch.setattr(find_coordinator, "_find", find)
-        broker: Any = SimpleNamespace(authorizer=None)
+        broker: Any = SimpleNamespace(authorizer=None, quotas=None)
         broker.threads = SimpleNamespace(making=asyncio.to_thread)
         fields = {"key_type": 0, "coordinator_keys": [f"g{each}" for each in range(count)]}
         message = build("find_coordinator", 4, fields)
@@ -181,7 +181,7 @@ def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
     async def scenario() -> None:
         monkeypatch.setattr(router_module, "let_go", freeing)
         threads = Threads()
-        broker: Any = SimpleNamespace(threads=threads, authorizer=None)
+        broker: Any = SimpleNamespace(threads=threads, authorizer=None, quotas=None)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         fields = {
             "topics": [{"name": f"t{each}", "partition_indexes": [0]} for each in range(9000)]

@@ -23,7 +23,7 @@ _ENTRIES = 5_000
 def _context(version: int, **broker: Any) -> RequestContext:
     image = SimpleNamespace(topics={}, topic_name=lambda _: None)
     metadata = SimpleNamespace(image=image)
-    holder: Any = SimpleNamespace(authorizer=None, metadata=metadata, **broker)
+    holder: Any = SimpleNamespace(authorizer=None, quotas=None, metadata=metadata, **broker)
     connection: Any = None
     return RequestContext(holder, connection, RequestHeader(0, version, 1, "c", 0), SESSION)
 

@@ -38,6 +38,7 @@ _ENTRIES = 5_000
 def _context(api_key: int, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(
         authorizer=None,
+        quotas=None,
         partitions=PartitionRegistry(lambda *_: False),
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )

@@ -13,7 +13,7 @@ from drumlin.broker.apis.features import FEATURES, UPGRADE, check_update
 from drumlin.broker.apis.first_use import handler_module
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_quorum
-from drumlin.broker.rights.quotas import check_alteration
+from drumlin.broker.quotas.requests import checked_changes
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -48,7 +48,9 @@ def answer(api: str, version: int, **fields: Any) -> tuple[int, Any]:
 
 def context(version: int, image: ClusterImage | None = None) -> RequestContext:
     broker: Any = SimpleNamespace(
-        authorizer=None, metadata=SimpleNamespace(image=image or ClusterImage("cluster"))
+        authorizer=None,
+        quotas=None,
+        metadata=SimpleNamespace(image=image or ClusterImage("cluster")),
     )
     connection: Any = None
     return RequestContext(broker, connection, RequestHeader(0, version, 1, "c", 0), SESSION)
@@ -109,12 +111,12 @@ def test_many_users_are_looked_for_in_turns() -> None:
     assert len(told["results"]) == _ENTRIES
 
 
-@pytest.mark.parametrize("value", [5.0, math.nan, 2.0**62])
-def test_no_quota_is_set(value: float) -> None:
+@pytest.mark.parametrize("value", [math.nan, -math.inf, 2.0**64])
+def test_a_quota_that_is_no_rate(value: float) -> None:
     op: Any = SimpleNamespace(key="producer_byte_rate", value=value, remove=False)
-    with pytest.raises(KafkaError, match="not enforced") as refused:
-        to_end(check_alteration({"user": None}, (op,)))
-    assert refused.value.code is ErrorCode.unsupported_version
+    with pytest.raises(KafkaError, match="must be") as refused:
+        to_end(checked_changes({"user": None}, (op,)))
+    assert refused.value.code is ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda each: each.name)

@@ -46,6 +46,7 @@ class _Cluster:
         self.logs = SimpleNamespace(directories=[self.directory])
         self.config = SimpleNamespace(auto_create_topics_enable=False)
         self.authorizer = None
+        self.quotas = None
         self.topic_pieces = TopicPieces(self)  # type: ignore[arg-type]
 
     def put(self, number: int, partitions: int, replicas: tuple[int, ...] = (1,)) -> TopicState:

@@ -134,6 +134,7 @@ def check_nothing_twice(captured: CapturedMariadb, table: str) -> None:
         present[key] = value is not None
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_equal_after_kills(captured: CapturedMariadb, seed: int) -> None:
     captured.run(*SCHEMA)

@@ -126,6 +126,7 @@ def test_a_topic_is_made_anew_in_the_snapshot(
     captured.check_equal("item", "other")
 
 
+@pytest.mark.deep
 def test_partitions_that_come_and_go(captured: Captured, quick: None) -> None:
     """Those made as partitions are filled by changes: nothing is told of them."""
     captured.run(

@@ -95,6 +95,7 @@ def test_a_broker_is_killed_missed_and_started_again(run: Run, make: Make) -> No
     assert "ended by itself" not in cluster.said()  # nobody takes it for a crash
 
 
+@pytest.mark.deep
 def test_stopping_in_order_and_coming_up_again(run: Run, make: Make) -> None:
     cluster = make(2)
     cluster.start()
@@ -157,6 +158,7 @@ def test_a_crash_is_told_and_left_as_it_is(run: Run, make: Make) -> None:
     assert cluster.interrupt() == 0
 
 
+@pytest.mark.deep
 def test_nothing_outlives_a_cluster_that_is_killed(run: Run, make: Make) -> None:
     cluster = make(2)
     cluster.start()
@@ -170,6 +172,7 @@ def test_nothing_outlives_a_cluster_that_is_killed(run: Run, make: Make) -> None
     assert not set(cluster.pids()) & set(pids)
 
 
+@pytest.mark.deep
 def test_who_asks_twice_does_not_wait(make: Make) -> None:
     cluster = make(1, "Übung 1")  # Java, too, finds its way there
     cluster.start()
@@ -206,6 +209,7 @@ def test_a_start_can_be_interrupted(make: Make) -> None:
     assert cluster.said() == ""
 
 
+@pytest.mark.deep
 def test_watching_a_pipe_gets_each_change_once(run: Run, make: Make) -> None:
     cluster = make(1)
     cluster.start()

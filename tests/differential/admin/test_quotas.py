@@ -1,4 +1,4 @@
-"""Client quotas: there are none, and none is set; Kafka only validates."""
+"""Client quotas: what can be set, and what is told of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from differential.peer import Peer
 from differential.scripts import differential
+from rig.waiting import wait_until
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _RATE = {"key": "producer_byte_rate", "value": 1000.0, "remove": False}
@@ -121,3 +122,52 @@ def test_setting(peer: Peer) -> None:
     for entity in _ENTITIES[:5]:
         _alter(peer, entity, [_RATE, {"key": "request_percentage", "value": 1.5, "remove": False}])
     _alter(peer, [_name("ip", "1.2.3.4")], [{"key": "connection_creation_rate", "value": 5.0}])
+
+
+@differential("describe_client_quotas")
+def test_what_is_set(peer: Peer) -> None:
+    user, app = peer.unique("user"), peer.unique("app *")
+    entities = {
+        "both": [_name("user", user), _name("client-id", app)],
+        "default": [_name("user", user), _name("client-id", None)],
+        "user": [_name("user", user)],
+        "app": [_name("client-id", app)],
+    }
+    rates = [0.5, 1e15, 12.0, 1024.0]
+    keys = ["request_percentage", "producer_byte_rate", "controller_mutation_rate"]
+    keys += ["consumer_byte_rate"]
+
+    def change(**how: Any) -> None:
+        entries = [
+            {"entity": entity, "ops": [{"key": key, "value": rate, "remove": False} | how]}
+            for entity, key, rate in zip(entities.values(), keys, rates, strict=True)
+        ]
+        told = peer.ask_quietly("alter_client_quotas", 1, entries=entries, validate_only=False)
+        assert [each.error_code.value for each in told.entries] == [0] * 4
+
+    def count() -> int:
+        found = [
+            peer.ask_quietly("describe_client_quotas", 1, components=[filtered], strict=False)
+            for filtered in (_of("user", match=user), _of("client-id", match=app))
+        ]
+        return sum(len(each.entries) for each in found)
+
+    change()
+    wait_until(lambda: count() == 5, f"quotas on {peer.name}", 10)  # that of both is found twice
+    of_user, of_app = _of("user", match=user), _of("client-id", match=app)
+    for components in (
+        [of_user, of_app],
+        [of_user],
+        [of_app],
+        [of_user, _of("client-id", _DEFAULT, None)],
+        [of_app, _of("user", _SPECIFIED, None)],
+        [of_app, _of("user", _DEFAULT, None)],
+        [_of("ip", _SPECIFIED, None)],
+    ):
+        peer.note(str(components))
+        peer.ask(components=components, strict=True)
+    peer.ask(components=[of_user, of_app], strict=False)
+    change(value=7.0)
+    change(remove=True)
+    wait_until(lambda: count() == 0, f"no quotas on {peer.name}", 10)
+    peer.ask(components=[of_user], strict=False)

@@ -89,7 +89,7 @@ def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str)
 def test_changes_of_an_older_version_and_of_no_concern() -> None:
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert layout.decode_config_change("/c", old) == Resource(ResourceType.TOPIC, "t")
-    other = b'{"version":2,"entity_path":"users/alice"}'
+    other = b'{"version":2,"entity_path":"clients/alice"}'
     assert layout.decode_config_change("/c", other) is None
 
 
@@ -197,7 +197,7 @@ def test_no_producer_ids_and_no_change() -> None:
 def test_brokers_are_read() -> None:
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 23774)
     assert layout.decode_broker("/b", 1, BROKER) == BrokerState(1, "r1", (endpoint,))
-    outside = Endpoint("OUTSIDE", "::1", 9092)
+    outside = Endpoint("OUTSIDE", "::1", 9092, "SASL_SSL")
     broker = BrokerState(2, None, (endpoint, outside))
     assert layout.decode_broker("/b", 2, layout.encode_broker(broker, 5)) == broker
     assert layout.decode_controller(CONTROLLER) == 1

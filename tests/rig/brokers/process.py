@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rig.waiting import wait_until
@@ -22,7 +24,7 @@ class BrokerProcess:
 
     def launch(self, command: Sequence[str], cwd: Path | None = None) -> None:
         assert self.process is None, "already running"
-        with self.output.open("ab") as sink:
+        with self.output.open("ab") as sink, _whole():
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -77,3 +79,19 @@ class BrokerProcess:
             self.process.wait()
             self.process = None
             raise
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Keep SIGTERM until the end: raised within a start, it would lose what was started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread
+        return
+    kept: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, _: kept.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        if kept:
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -1,8 +1,8 @@
 """Listeners for each way to be secured, with users and rights: of an Apache Kafka or a Drumlin.
 
-Of the topics "open" may be read by all, "locked" may be seen by alice and read by no user,
-and "hidden" may not even be seen; alice may be a member of the group "readers". The plain
-listener is the administrator's: no one else uses it.
+The users of PLAIN are alice, and bob, who has no rights. Of the topics "open" may be read by all,
+"locked" may be seen by alice and read by no user, and "hidden" may not even be seen; alice may be a
+member of the group "readers". The plain listener is the administrator's: no one else uses it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def _signed_settings(keys: Path) -> dict[str, str]:
 def _login_settings(mechanisms: str) -> dict[str, str]:
     escaped = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
     modules = {
-        "PLAIN": f'{_MODULES}.plain.PlainLoginModule required user_alice="{escaped}";',
+        "PLAIN": f"{_MODULES}.plain.PlainLoginModule required "
+        f'user_alice="{escaped}" user_bob="bob";',
         "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule required;",
         "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule required;",
         # Takes tokens without a signature: what is tested is how they get there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rig.data.secured_listeners import (
@@ -21,7 +22,9 @@ from rig.servers.token_signer import TokenSigner
 class SecuredKafka(ApacheKafka):
     """`address` has the address of each listener."""
 
-    def __init__(self, directory: Path, certificates: Certificates) -> None:
+    def __init__(
+        self, directory: Path, certificates: Certificates, jvm: Sequence[str] = JVM
+    ) -> None:
         ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         self.addresses = {name: f"localhost:{port}" for name, port in ports.items()}
         users = [
@@ -33,7 +36,7 @@ class SecuredKafka(ApacheKafka):
         keys = directory / "jwks.json"
         keys.write_text(self.signer.jwks())
         allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
-        super().__init__(directory, {}, jvm=[*JVM, *allowed], format_options=users)
+        super().__init__(directory, {}, jvm=[*jvm, *allowed], format_options=users)
         own = f"PLAINTEXT://127.0.0.1:{self.port}"
         others = listed(self.addresses)
         self.settings = {
@@ -44,6 +47,7 @@ class SecuredKafka(ApacheKafka):
             ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "of the tests",
             "connection.failed.authentication.delay.ms": "10",
         }
         self.settings |= listener_settings(certificates, keys)

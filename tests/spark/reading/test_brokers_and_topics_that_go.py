@@ -55,6 +55,7 @@ def test_a_batch_waits_for_a_broker_that_was_killed(
     assert read == [topic.expected()]
 
 
+@pytest.mark.deep
 def test_a_stream_goes_on_after_its_broker_was_killed(
     spark: SparkSession, server: DrumlinServer, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_across_restarts(spark: SparkSession, address: str, tmp_path: Path) -> N
     assert {each[2] for each in expected} == {"insert", "update", "delete"}
 
 
+@pytest.mark.deep
 def test_from_a_moment_on(spark: SparkSession, address: str, tmp_path: Path) -> None:
     topic = Topic(address, 2).create()
     put(topic, 0, 60)

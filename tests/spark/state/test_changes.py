@@ -58,6 +58,7 @@ def wanted(history: History, since: dict[int, int], until: dict[int, int]) -> li
     return sorted(found)
 
 
+@pytest.mark.deep
 def test_between_two_moments(spark: SparkSession, history: History) -> None:
     since, until = between(history, 0.1), between(history, 0.8)
     expected = wanted(history, since, until)

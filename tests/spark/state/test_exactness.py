@@ -38,6 +38,7 @@ def write_and_clean(topic: Topic, round_number: int) -> None:
         )
 
 
+@pytest.mark.deep
 def test_the_past_of_a_cleaned_log(spark: SparkSession, topic: Topic) -> None:
     write_and_clean(topic, 0)
     given = {"bootstrap": topic.address}
@@ -71,6 +72,7 @@ def test_the_past_of_deleted_records(spark: SparkSession, history: History) -> N
         snapshot(spark, topic.name, bootstrap=topic.address, at={0: 3})
 
 
+@pytest.mark.deep
 def test_a_topic_that_is_another_one_by_now(spark: SparkSession, address: str) -> None:
     """A DataFrame may be used long after it was made, and offsets are those of one topic."""
     topic = Topic(address, 1).create()

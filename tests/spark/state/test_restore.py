@@ -23,6 +23,7 @@ from spark.topics import Topic
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.deep
 def test_a_state_is_written_once(
     spark: SparkSession, history: History, client: Client, target: str
 ) -> None:

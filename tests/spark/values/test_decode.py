@@ -180,6 +180,7 @@ def test_written_values_are_read_again(
     assert json.loads(as_json.first().text)["m"] == {"k": [0]}  # type: ignore[union-attr]
 
 
+@pytest.mark.deep
 def test_dead_letters_go_to_a_topic_of_their_own(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

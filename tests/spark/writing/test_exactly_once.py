@@ -170,6 +170,7 @@ def test_two_writes_of_a_batch_to_one_topic_need_names(
     assert len(values(reading, target.name)) == 30
 
 
+@pytest.mark.deep
 def test_a_job_group_of_the_users_own_hides_no_write(
     spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
 ) -> None:

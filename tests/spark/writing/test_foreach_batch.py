@@ -84,6 +84,7 @@ def test_rows_may_name_their_topic(
     assert written(target) == {(None, b"value-%d" % number): 1 for number in range(3)}
 
 
+@pytest.mark.deep
 def test_the_sources_offsets_go_with_the_decision(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def largest_worker_mib() -> int:
     return max(peaks, default=0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("partitions", "size", "mib"),
     [

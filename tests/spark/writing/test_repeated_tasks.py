@@ -211,6 +211,7 @@ def test_tasks_see_whether_they_may_have_twins(
     check(told, speculation)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("speculation", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_tasks_see_what_their_session_says_of_twins(
     spark: SparkSession, tmp_path: Path, texts: Path, speculation: bool

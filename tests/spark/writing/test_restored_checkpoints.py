@@ -59,6 +59,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("way", "told"), WAYS, ids=["stream", "function", "group"])
 def test_a_batch_that_is_planned_anew_is_not_the_one_that_was_decided(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path, way: Way, told: str
@@ -81,6 +82,7 @@ def test_a_batch_that_is_planned_anew_is_not_the_one_that_was_decided(
     assert len(written(target)) == 8
 
 
+@pytest.mark.deep
 def test_a_batch_from_the_journal_is_the_same_whatever_its_rows_are_now(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -6,10 +6,12 @@ Each resource succeeds or fails by itself. A resource that is named twice is ref
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from drumlin.broker.configs.config_changes import tell_without_effect
+from drumlin.config.config_error import ConfigError
+from drumlin.metadata.image import ResourceType
 from drumlin.turns import give_way, side_by_side
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -76,7 +78,7 @@ async def alter_or_check(
     broker: BrokerData,
     resource: Resource,
     alteration: Alteration,
-    keys: Iterable[str],
+    keys: Collection[str],
     validate_only: bool,
 ) -> None:
     """Alter the stored configuration, or only check whether that would be accepted.
@@ -86,8 +88,43 @@ async def alter_or_check(
     Raises:
         KafkaError: the change is refused.
     """
+    if resource.type is not ResourceType.BROKER:
+        await _alter(broker, resource, alteration, keys, validate_only)
+        return
+    async with broker.renewal.changing:
+        await _check_certificates(broker, resource, alteration, keys)
+        await _alter(broker, resource, alteration, keys, validate_only)
+    if not validate_only:
+        await broker.renewal.renew()
+
+
+async def _alter(
+    broker: BrokerData,
+    resource: Resource,
+    alteration: Alteration,
+    keys: Collection[str],
+    validate_only: bool,
+) -> None:
     if validate_only:
         alteration(broker.metadata.image.configs(resource))
     else:
         await broker.metadata.alter_configs(resource, alteration)
         tell_without_effect(resource, keys)
+
+
+async def _check_certificates(
+    broker: BrokerData, resource: Resource, alteration: Alteration, keys: Collection[str]
+) -> None:
+    """Refuse keys and certificates that are not good, which would be in the way of a start."""
+    image = broker.metadata.image
+    current = image.configs(resource)
+    altered = {**current, **alteration(current)}
+    wanted = {key: value for key, value in altered.items() if value is not None}
+    try:
+        if resource.name:
+            await broker.renewal.check(image.broker_configs(""), wanted, keys)
+        else:
+            own = image.broker_configs(str(broker.node_id))
+            await broker.renewal.check(wanted, own, keys)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from None

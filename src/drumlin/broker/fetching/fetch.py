@@ -21,6 +21,7 @@ from drumlin.broker.fetch_sessions.partition_read import (
     has_records,
     missing_partition,
 )
+from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.broker.rights.acls import Operation
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
+    from drumlin.broker.quotas.client_quotas import ClientQuotas
     from drumlin.replication.replica import Replica
     from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
     from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
@@ -105,6 +107,8 @@ class Fetch:
         )
         self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        if broker.quotas is not None:
+            self._mind(broker.quotas)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
         self._leaders: set[CurrentLeader] = set()
@@ -114,6 +118,14 @@ class Fetch:
         self._later: LaterParts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._going_on: LaterParts | None = None  # a task
+
+    def _mind(self, quotas: ClientQuotas) -> None:
+        """Read no more than the client's quota can ever admit."""
+        if self.is_follower:
+            if self._may_read is None or self._may_follow(""):
+                self.context.connection.is_replicas = True
+        else:
+            self._max_bytes = min(self._max_bytes, quotas.fetch_bytes_max(self.context.client))
 
     # -- finding partitions ------------------------------------------------------
 
@@ -244,6 +256,10 @@ class Fetch:
         """The response."""
         raise NotImplementedError
 
+    def withhold(self) -> int:
+        """Take back what is not told now; returns the id of the session to answer with."""
+        return NO_SESSION
+
     def over(self, *, is_answered: bool) -> None:
         """Clean up after the fetch, answered or not."""
 
@@ -308,6 +324,9 @@ class Fetch:
         if not self._is_enough():
             await self._begin_to_wait()
             return None
+        throttled = self._throttled()
+        if throttled is not None:
+            return throttled
         await self._warm()
         return await self.write()
 
@@ -328,6 +347,21 @@ class Fetch:
         answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
         self.reading.take(answer)
         self.put_cold(answer)
+
+    def _throttled(self) -> Parts | None:
+        """Count what is about to be sent; returns the empty answer if that has to wait."""
+        quotas = self.broker.quotas
+        if quotas is None or self.is_follower:
+            return None
+        throttle_ms = quotas.delay_of_fetch(self.context.client, self.reading.read_bytes)
+        if not throttle_ms:
+            return None
+        self.release()
+        correlation_id = self.context.header.correlation_id
+        session_id = self.withhold()
+        return self.writer.frame(
+            correlation_id, 0, [], session_id=session_id, throttle_ms=throttle_ms
+        )
 
     async def _warm(self) -> None:
         """Read all data of the answer into memory."""
@@ -368,7 +402,8 @@ class Fetch:
         await self.enter(self._min_bytes - self.reading.read_bytes)
         self._is_waiting = True
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.request.max_wait_ms / 1000, self.wake)
+        wait_s = self.context.session.waiting_s(self.request.max_wait_ms / 1000)
+        self._timer = loop.call_later(wait_s, self.wake)
         if self._was_woken:
             self.wake()
 

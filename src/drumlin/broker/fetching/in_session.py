@@ -271,6 +271,14 @@ class SessionFetch(Fetch):
 
     # -- answering ----------------------------------------------------------------------
 
+    def withhold(self) -> int:
+        session = self._the_session
+        if not self._is_incremental:  # the client learns of no session
+            self.broker.fetch_sessions.close(session.id, session.owner)
+        for watched in self._news:
+            session.dirty[watched] = None
+        return self._told_session_id()
+
     async def write(self) -> Parts:
         return await self._write_in_turns() if self._is_large else self._write_at_once()
 

@@ -1,14 +1,18 @@
-"""AlterClientQuotas (key 49), versions 0-1: set and remove quotas (KIP-546). See `quotas.py`.
+"""AlterClientQuotas (key 49), versions 0-1: set and remove quotas (KIP-546).
 
 Each entity is answered once; one that is named twice is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas.entities import TYPES, resource_of
+from drumlin.broker.quotas.requests import checked_changes
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import denied
-from drumlin.broker.rights.quotas import TYPES, check_alteration
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -42,7 +46,11 @@ async def handle(
             continue
         outcomes[entity] = None
         try:
-            await check_alteration(names, entry.ops)
+            changes = await checked_changes(names, entry.ops)
+            if changes and not request.validate_only:
+                await context.broker.metadata.alter_configs(
+                    resource_of(names), partial(_those_of, changes)
+                )
         except KafkaError as refusal:
             outcomes[entity] = refusal.with_traceback(None)  # the traceback refers to this frame
     entries = []
@@ -50,6 +58,13 @@ async def handle(
         entries.append(await _entry(entity, error))
         await give_way()
     return AlterClientQuotasResponse(throttle_time=ZERO, entries=tuple(entries))
+
+
+def _those_of(
+    changes: Mapping[str, str | None], stored: Mapping[str, str]
+) -> Mapping[str, str | None]:
+    """The changes that make a difference."""
+    return {key: text for key, text in changes.items() if stored.get(key) != text}
 
 
 async def _names(entity: tuple[EntityData, ...]) -> dict[str, str | None]:

@@ -37,13 +37,14 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     told = []
     may_change_factor = request.allow_replication_factor_change
-    code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
-    if not context.may_cluster(Operation.ALTER):
-        code = ErrorCode.cluster_authorization_failed
+    code = _refusal(context) or (
+        ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
+    )
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []
         left = iter(topic.partitions)
         while some := list(islice(left, _TOGETHER)):
+            code = _refusal(context) or code  # the right may be taken meanwhile
             if code is ErrorCode.none:
                 results += await _alter(context, topic, some, may_change_factor)
             else:
@@ -60,6 +61,11 @@ async def handle(
         error_message=None,
         responses=tuple(told),
     )
+
+
+def _refusal(context: RequestContext) -> ErrorCode | None:
+    may = context.may_cluster(Operation.ALTER)
+    return None if may else ErrorCode.cluster_authorization_failed
 
 
 async def _alter(

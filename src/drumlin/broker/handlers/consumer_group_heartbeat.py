@@ -86,7 +86,7 @@ def _read(
         regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=owned,
-        sees=context.topic_right(Operation.DESCRIBE),
+        sees=context.topic_right(Operation.DESCRIBE, is_named=False),
         must_have_member_id=context.version >= _MEMBER_MAKES_ID,
     )
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas.mutations import Mutations, throttle_time_of
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import denied
 from drumlin.broker.topics.topics import (
@@ -29,6 +32,9 @@ from drumlin.wire.protocol.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+_STRICT_FROM: Final = 3
+
 
 async def handle(
     context: RequestContext, request: CreatePartitionsRequest
@@ -43,14 +49,19 @@ async def handle(
         results = refused + await _refuse(single, error)
         return _respond(results)
 
+    mutations = context.mutations(_STRICT_FROM)
+
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-        return await _grow(context, request, topic)
+        return await _grow(context, request, topic, mutations)
 
-    return _respond(refused + await side_by_side(grow, single))
+    results = refused + await side_by_side(grow, single)
+    return _respond(results, throttle_time_of(mutations))
 
 
-def _respond(results: Sequence[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(throttle_time=ZERO, results=tuple(results))
+def _respond(
+    results: Sequence[CreatePartitionsTopicResult], throttle_time: timedelta = ZERO
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(throttle_time=throttle_time, results=tuple(results))
 
 
 async def _sort(
@@ -98,6 +109,7 @@ async def _grow(
     context: RequestContext,
     request: CreatePartitionsRequest,
     topic: CreatePartitionsTopic,
+    mutations: Mutations | None,
 ) -> CreatePartitionsTopicResult:
     broker = context.broker
     assignments = None
@@ -108,6 +120,8 @@ async def _grow(
     try:
         added = plan_partitions(broker, topic.name, topic.count, assignments)
         context.require(Operation.ALTER, Kind.TOPIC, topic.name)  # it may have been taken
+        if mutations is not None:
+            mutations.take(len(added))
         if not request.validate_only:
             first_index = topic.count - len(added)
             await broker.metadata.add_partitions(topic.name, first_index, added)

@@ -6,7 +6,8 @@
 - A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for the numbers of partitions and replicas; 5
-answers with these numbers and the topic's configuration; 7 adds topic ids.
+answers with these numbers and the topic's configuration; 6 adds THROTTLING_QUOTA_EXCEEDED; 7 adds
+topic ids.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas.mutations import Mutations, throttle_time_of
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.several_apis.creation_right import may_create
 from drumlin.broker.topics.topics import (
@@ -40,6 +43,8 @@ from drumlin.wire.protocol.create_topics import (
 )
 
 _CONFIGS_FROM: Final = 5
+#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+_STRICT_FROM: Final = 6
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
 _REPEATED: Final = KafkaError(ErrorCode.invalid_request, "named more than once in one request")
@@ -67,23 +72,27 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         return await _respond((), {error: [*refused, *wanted.duplicates], _DENIED: wanted.denied})
     # All are checked against the existing topics only: names within one request may collide.
     plans = await _plan_all(context, wanted.requested)
+    mutations = context.mutations(_STRICT_FROM)
 
     async def create(planned: tuple[str, TopicPlan | KafkaError]) -> CreatableTopicResult:
-        return await _create(context, *planned, request.validate_only)
+        return await _create(context, *planned, mutations, request.validate_only)
 
     results = await side_by_side(create, plans)
-    return await _respond(results, {_REPEATED: wanted.duplicates, _DENIED: wanted.denied})
+    others = {_REPEATED: wanted.duplicates, _DENIED: wanted.denied}
+    return await _respond(results, others, throttle_time_of(mutations))
 
 
 async def _respond(
-    results: Sequence[CreatableTopicResult], refused: Mapping[KafkaError, Sequence[str]]
+    results: Sequence[CreatableTopicResult],
+    refused: Mapping[KafkaError, Sequence[str]],
+    throttle_time: timedelta = ZERO,
 ) -> CreateTopicsResponse:
     topics = list(results)
     for error, names in refused.items():
         for name in names:
             topics.append(_failed(name, error))
             await give_way()
-    return CreateTopicsResponse(throttle_time=ZERO, topics=tuple(topics))
+    return CreateTopicsResponse(throttle_time=throttle_time, topics=tuple(topics))
 
 
 async def _sort(context: RequestContext, topics: Sequence[CreatableTopic]) -> _Sorted:
@@ -145,6 +154,7 @@ async def _create(
     context: RequestContext,
     name: str,
     plan: TopicPlan | KafkaError,
+    mutations: Mutations | None,
     validate_only: bool,
 ) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
@@ -152,11 +162,13 @@ async def _create(
     if not may_create(context, name):  # any more
         return _failed(name, _DENIED)
     topic_id = uuid.uuid4()
-    if not validate_only:
-        try:
+    try:
+        if mutations is not None:
+            mutations.take(len(plan.assignment))
+        if not validate_only:
             topic_id = (await create_topic(context.broker, plan)).topic_id
-        except KafkaError as error:
-            return _failed(name, error)
+    except KafkaError as error:
+        return _failed(name, error)
     if not context.may(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, name):
         return CreatableTopicResult(
             name=name,

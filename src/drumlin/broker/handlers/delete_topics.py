@@ -3,7 +3,8 @@
 Each topic is answered by itself; naming one twice, by name or id, is an error for it. The answers
 are in no order, so that the place of one tells nothing of the topic.
 
-Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic ids.
+Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages and
+THROTTLING_QUOTA_EXCEEDED; 6 takes topic ids.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas.mutations import Mutations, throttle_time_of
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import denied
 from drumlin.distinct import counted
@@ -55,19 +57,23 @@ _NAMED_BY_ID: Final = _invalid("the topic of this name is named by its id too")
 _DENIED: Final = _Failure(ErrorCode.topic_authorization_failed, denied(Kind.TOPIC).message)
 _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
 _DELETION_DISABLED_FROM: Final = 3
+#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+_STRICT_FROM: Final = 5
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     image = context.broker.metadata.image
     refused, targets = await _sorted(context, image, request, _refusal(context, request))
 
+    mutations = context.mutations(_STRICT_FROM)
+
     async def delete(target: _Target) -> DeletableTopicResult:
-        return await _delete(context, target)
+        return await _delete(context, target, mutations)
 
     results = await _refusals(refused)
     results += await side_by_side(delete, targets)
     await _shuffle(results)
-    return DeleteTopicsResponse(throttle_time=ZERO, responses=tuple(results))
+    return DeleteTopicsResponse(throttle_time=throttle_time_of(mutations), responses=tuple(results))
 
 
 async def _shuffle(results: list[DeletableTopicResult]) -> None:
@@ -161,7 +167,7 @@ async def _those_there(
 
 def _may(context: RequestContext, operation: Operation, name: str) -> bool:
     """Whether the principal may delete all topics, or may do this with the one of the name."""
-    may_all = context.may_cluster(Operation.DELETE)
+    may_all = context.sees_cluster(Operation.DELETE)
     return may_all or context.may(operation, Kind.TOPIC, name)
 
 
@@ -179,7 +185,9 @@ async def _refusals(refused: list[_Target]) -> list[DeletableTopicResult]:
     return results
 
 
-async def _delete(context: RequestContext, target: _Target) -> DeletableTopicResult:
+async def _delete(
+    context: RequestContext, target: _Target, mutations: Mutations | None
+) -> DeletableTopicResult:
     assert target.topic_id is not None
     is_lost = target.name is not None and not _may(context, Operation.DELETE, target.name)
     if is_lost:  # the right was taken meanwhile
@@ -187,6 +195,9 @@ async def _delete(context: RequestContext, target: _Target) -> DeletableTopicRes
         return _result(refused, _DENIED)
     failure = None
     try:
+        topic = context.broker.metadata.image.topics_by_id.get(target.topic_id)
+        if mutations is not None and topic is not None:
+            mutations.take(len(topic.partitions))
         await context.broker.metadata.delete_topic(target.topic_id)
     except KafkaError as error:
         failure = _Failure(error.code, error.message)

@@ -1,18 +1,20 @@
-"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter matches (KIP-546).
-
-There are none: see `quotas.py`.
-"""
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter matches (KIP-546)."""
 
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas.entities import entity_of, quotas_in
+from drumlin.broker.quotas.requests import Filter, checked_filter
 from drumlin.broker.rights.acls import Operation
-from drumlin.broker.rights.quotas import check_filter
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 
 
@@ -20,14 +22,28 @@ async def handle(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     error: KafkaError | None = None
+    entries: tuple[EntryData, ...] | None = None
     try:
         context.require_cluster(Operation.DESCRIBE_CONFIGS)
-        await check_filter(request.components)
+        wanted = await checked_filter(request.components, is_strict=request.strict)
+        entries = await _found(context, wanted)
     except KafkaError as mistake:
         error = mistake
     return DescribeClientQuotasResponse(
         throttle_time=ZERO,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else "",
-        entries=None if error else (),
+        entries=entries,
     )
+
+
+async def _found(context: RequestContext, wanted: Filter) -> tuple[EntryData, ...]:
+    found = []
+    for resource, configs in quotas_in(context.broker.metadata.image):
+        await give_way()
+        entity = entity_of(resource)
+        if configs and wanted.matches(entity):
+            names = (EntityData(entity_type=each, entity_name=entity[each]) for each in entity)
+            values = (ValueData(key=key, value=float(configs[key])) for key in configs)
+            found.append(EntryData(entity=tuple(names), values=tuple(values)))
+    return tuple(found)

@@ -9,7 +9,7 @@ last, if they are named.
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterable, AsyncIterator, Container, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -61,7 +61,7 @@ async def handle(
     )
     in_order = await _sorted(names, "" if start is None else start.topic_name)
     hidden: list[str] = []
-    visible = _visible(context, in_order, hidden)
+    visible = _visible(context.sees if is_all else context.may, in_order, hidden)
     topics, cursor = await _page(context, visible, start, max(limit, 1))
     for name in () if is_all else hidden:
         topics.append(_hidden(name))
@@ -88,12 +88,12 @@ def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
 
 
 async def _visible(
-    context: RequestContext, names: Iterable[str], hidden: list[str]
+    may: Callable[[Operation, Kind, str], bool], names: Iterable[str], hidden: list[str]
 ) -> AsyncIterator[str]:
     """The names of topics that may be described; the others are added to `hidden`."""
     for name in names:
         await give_way()
-        if context.may(Operation.DESCRIBE, Kind.TOPIC, name):
+        if may(Operation.DESCRIBE, Kind.TOPIC, name):
             yield name
         else:
             hidden.append(name)

@@ -42,6 +42,10 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
         told: list[PartitionResult] = []
         left = iter(indexes)
         while some := list(islice(left, _TOGETHER)):
+            denial = _denial(context)  # the right may be taken meanwhile
+            refusal = denial or refusal
+            if is_all and denial:
+                break  # the names are not told
             found = [(index, refusal) for index in some]
             if refusal is None:
                 found = await _elect(context, name, some, is_unclean=is_unclean)
@@ -49,6 +53,8 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
                 if not (is_all and error and error.code is ErrorCode.election_not_needed):
                     told.append(_result(index, error))
             await give_way()
+        if is_all and _denial(context):
+            break
         answer = ReplicaElectionResult(topic=name, partition_result=tuple(told))
         results.append(answer)
         await give_way()
@@ -59,10 +65,15 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
     )
 
 
+def _denial(context: RequestContext) -> KafkaError | None:
+    return None if context.may_cluster(Operation.ALTER) else denied(Kind.CLUSTER)
+
+
 def _refusal(context: RequestContext, request: ElectLeadersRequest) -> KafkaError | None:
     """The error of the whole request."""
-    if not context.may_cluster(Operation.ALTER):
-        return denied(Kind.CLUSTER)
+    denial = _denial(context)
+    if denial is not None:
+        return denial
     if request.timeout <= ZERO:
         return KafkaError(ErrorCode.request_timed_out)
     if request.election_type not in (_PREFERRED, _UNCLEAN):

@@ -55,8 +55,9 @@ def _check_rights(context: RequestContext, transactional_id: str | None) -> None
         context.require(Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id)
     elif not (
         authorizer is None
-        or context.may_cluster(Operation.IDEMPOTENT_WRITE)
+        or context.sees_cluster(Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_any(session.principal, session.host, Operation.WRITE, Kind.TOPIC)
+        or context.may_cluster(Operation.IDEMPOTENT_WRITE)  # no, and the audit log is told
     ):
         raise denied(Kind.CLUSTER)
 

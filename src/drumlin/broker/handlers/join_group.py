@@ -61,7 +61,7 @@ async def handle(
         requires_known_member_id=context.version >= _REQUIRES_KNOWN_MEMBER_ID,
         can_skip_assignment=context.version >= _CAN_SKIP_ASSIGNMENT,
         reason=request.reason,
-        sees=context.topic_right(Operation.DESCRIBE),
+        sees=context.topic_right(Operation.DESCRIBE, is_named=False),
     )
     try:
         answer = context.broker.groups.join(request.group_id, join)

@@ -24,10 +24,10 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
     except KafkaError as error:
         code = error.code
     listed = []
-    may_see_all = context.may_cluster(Operation.DESCRIBE)
+    may_see_all = context.sees_cluster(Operation.DESCRIBE)
     for group in groups:
         await give_way()
-        if not (may_see_all or context.may(Operation.DESCRIBE, Kind.GROUP, group.group_id)):
+        if not (may_see_all or context.sees(Operation.DESCRIBE, Kind.GROUP, group.group_id)):
             continue
         kind, state = group.kind.value.lower(), group.state_name
         if (not types or kind in types) and (not states or state.lower() in states):

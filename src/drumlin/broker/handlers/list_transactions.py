@@ -88,7 +88,7 @@ async def _match_and_respond(
 
 
 def _may_see(context: RequestContext, transactional_id: str) -> bool:
-    return context.may(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, transactional_id)
+    return context.sees(Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, transactional_id)
 
 
 def _told(transaction: Transaction) -> ToldTransaction:

@@ -77,7 +77,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
 
 async def _all(context: RequestContext) -> _Plan:
     topics = list(context.broker.metadata.image.topics.values())
-    may = context.topic_right(Operation.DESCRIBE)
+    may = context.topic_right(Operation.DESCRIBE, is_named=False)
     if may is None:
         return _Plan(topics)
     plan = _Plan()

@@ -169,7 +169,7 @@ async def _by_rights(context: RequestContext, asked: _Named) -> tuple[_Named, li
 async def _seen(context: RequestContext, topics: list[_Topic]) -> list[_Topic]:
     seen = []
     for each in topics:
-        if context.may(Operation.DESCRIBE, Kind.TOPIC, each.name):
+        if context.sees(Operation.DESCRIBE, Kind.TOPIC, each.name):
             seen.append(each)
         await give_way()
     return seen

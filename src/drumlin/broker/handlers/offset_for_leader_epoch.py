@@ -24,7 +24,7 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     topics = []
-    may_all = context.may_cluster(Operation.CLUSTER_ACTION)
+    may_all = context.sees_cluster(Operation.CLUSTER_ACTION)
     for topic in request.topics:
         partitions = []
         may = may_all or context.may(Operation.DESCRIBE, Kind.TOPIC, topic.topic)

@@ -90,7 +90,7 @@ async def handle(
         Limits(request.max_records, max(request.batch_size, 1), mode),
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
-        max_wait_s=request.max_wait.total_seconds(),
+        max_wait_s=context.session.waiting_s(request.max_wait.total_seconds()),
     )
     await forget(named, forgotten, said)
     # Not `request` itself: it is freed in a thread, unless the answer refers to it.

@@ -13,32 +13,54 @@ from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import Login, Plain, Scram, Tls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumlin.broker.login.machine_secret import MachineSecret
+    from drumlin.broker.login.server_tls import ServerTls
     from drumlin.config.broker import BrokerConfig
 
 _MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 
 
-def security_between_brokers(config: BrokerConfig) -> Security:
-    """The security of connections to other brokers: of the inter-broker listener. Reads files.
+def security_between_brokers(
+    config: BrokerConfig, secret: MachineSecret | None
+) -> Callable[[int], Security]:
+    """The security of connections to another broker, by its id: of the inter-broker listener.
+    Reads files.
+
+    `secret`: of the machine, if all brokers are there.
 
     Raises:
         ConfigError: the settings are not valid, or have no name and password for the login.
     """
     listener = config.inter_broker_listener_name
     protocol = config.listener_security_protocol_map[listener]
-    tls = _tls(config, listener) if protocol.endswith("SSL") else None
+    tls = None
+    if protocol.endswith("SSL"):
+        tls = as_client(config, listener, server_tls(config, listener))
+    if secret is not None and knows_machine(config, listener):
+        return lambda node_id: Security(tls, secret.login_at(node_id))
     login = _login(config, listener) if protocol.startswith("SASL") else None
-    return Security(tls, login)
+    security = Security(tls, login)
+    return lambda _: security
 
 
-def _tls(config: BrokerConfig, listener: str) -> Tls:
-    shown = server_tls(config, listener)
+def knows_machine(config: BrokerConfig, listener: str) -> bool:
+    """Whether brokers of one machine show each other at this listener that they are."""
+    if listener != config.inter_broker_listener_name:
+        return False
+    has_rights = bool(str(config.value("authorizer.class.name") or "").strip())
+    return has_rights or config.listener_security_protocol_map[listener].startswith("SASL")
+
+
+def as_client(config: BrokerConfig, listener: str, tls: ServerTls) -> Tls:
+    """What a broker shows as a client, and whom it trusts: the same as at its listener."""
     return Tls(
-        ca=shown.trusted,
-        certificate=shown.shown,
-        key_password=shown.key_password,
+        ca=tls.trusted,
+        certificate=tls.shown,
+        key_password=tls.key_password,
         check_host_name=bool(config.of_listener(listener, "ssl.endpoint.identification.algorithm")),
-        versions=shown.versions,
+        versions=tls.versions,
     )
 
 

@@ -23,9 +23,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.apis.served import SERVED
+from drumlin.broker.login.machine_secret import MECHANISM
 from drumlin.broker.login.mechanisms.exchange import Accepted, Exchange, LoginRefused
 from drumlin.broker.loop.later import LaterParts, Parts, begun
-from drumlin.broker.rights.session import Session
+from drumlin.broker.rights.audit import AUDIT
+from drumlin.broker.rights.session import MACHINE, Session
 from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
@@ -60,6 +62,15 @@ class LoginSettings(NamedTuple):
     #: After that long, a peer has to log in again; 0: never.
     max_reauth_ms: int
     failure_delay_s: float
+    #: Makes the exchange of a broker of this machine, which is not offered to clients.
+    of_machine: Callable[[], Exchange] | None = None
+
+    def exchange_by(self, mechanism: str) -> Exchange | None:
+        """A new exchange; None if there is no such mechanism."""
+        make = self.mechanisms.get(mechanism)
+        if make is None and mechanism == MECHANISM:
+            make = self.of_machine
+        return None if make is None else make()
 
 
 class _State(enum.Enum):
@@ -103,12 +114,12 @@ class LoginDispatcher:
         header = parse_request_header(frame)
         if self._state is _State.LET_IN:
             return self._let_in(connection, header, frame)
-        is_served = _is_served(header)
+        can_be_read = is_served(header)
         if header.api_key == _API_VERSIONS and self._state is _State.BEGINNING:
-            if is_served:  # otherwise the peer asks again, in another version
+            if can_be_read:  # otherwise the peer asks again, in another version
                 self._state = _State.ASKED
             return self._router.dispatch(connection, frame)
-        if not is_served:
+        if not can_be_read:
             raise MalformedMessage(
                 f"API key {header.api_key} v{header.api_version} before the end of the login"
             )
@@ -125,7 +136,7 @@ class LoginDispatcher:
     ) -> Parts | LaterParts | None:
         now = time.monotonic()
         assert self._session is not None and self._session.ends_at_s is not None
-        is_handshake = header.api_key == _HANDSHAKE and _is_served(header)
+        is_handshake = header.api_key == _HANDSHAKE and is_served(header)
         if is_handshake and now - self._begun_at_s >= _AGAIN_S:
             return begun(self._shake_hands(connection, header, frame))
         if now >= self._session.ends_at_s:
@@ -138,17 +149,17 @@ class LoginDispatcher:
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> Parts | None:
         request = parse_request("sasl_handshake", header.api_version, frame, header.size)
-        make = self._settings.mechanisms.get(request.mechanism)
+        exchange = self._settings.exchange_by(request.mechanism)
         is_same = self._session is None or request.mechanism == self._mechanism
-        code = ErrorCode.none if make is not None else ErrorCode.unsupported_sasl_mechanism
+        code = ErrorCode.none if exchange is not None else ErrorCode.unsupported_sasl_mechanism
         answer = SaslHandshakeResponse(error_code=code, mechanisms=tuple(self._settings.mechanisms))
         parts = encode_response("sasl_handshake", header.api_version, header.correlation_id, answer)
-        if make is None:
+        if exchange is None:
             return await self._after_delay(connection, parts)
         if not is_same:
             self._state = _State.REFUSED
             return parts
-        self._mechanism, self._exchange = request.mechanism, make()
+        self._mechanism, self._exchange = request.mechanism, exchange
         self._has_headers = header.api_version > 0
         self._begun_at_s = time.monotonic()
         self._state = _State.EXCHANGING
@@ -165,6 +176,7 @@ class LoginDispatcher:
             lifetime_ms = taken.lifetime_ms or 0
         except LoginRefused as refusal:
             code, message = ErrorCode.sasl_authentication_failed, str(refusal)
+            self._tell(connection, refusal)
         answer = SaslAuthenticateResponse(
             error_code=code,
             error_message=message,
@@ -188,7 +200,8 @@ class LoginDispatcher:
     async def _take_bare(self, connection: Connection, token: bytes) -> Parts | None:
         try:
             taken = await self._taken(connection, token)
-        except LoginRefused:
+        except LoginRefused as refusal:
+            self._tell(connection, refusal)
             return await self._after_delay(connection, None)
         return [_LENGTH.pack(len(taken.token)) + taken.token]
 
@@ -204,7 +217,7 @@ class LoginDispatcher:
             taken = await taken
         if isinstance(taken, bytes):
             return Accepted(taken, "")
-        principal = f"User:{taken.name}"
+        principal = MACHINE if taken.is_of_machine else f"User:{taken.name}"
         if self._session is not None and principal != self._session.principal:
             raise LoginRefused(
                 "Cannot change principals during re-authentication from "
@@ -217,9 +230,16 @@ class LoginDispatcher:
         )
         self._exchange, self._state = None, _State.LET_IN
         connection.let_in(session)
+        AUDIT.login(session, self._mechanism)
         if ends_at_s is None:
-            connection.answer_by(self._router)
+            connection.router = self._router
         return taken._replace(lifetime_ms=lifetime_ms)
+
+    def _tell(self, connection: Connection, refusal: LoginRefused) -> None:
+        listener = self._settings.listener
+        AUDIT.failed_login(
+            connection.peer_host, listener, self._mechanism, refusal.user, refusal.why
+        )
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
         """How long the session lasts; at least 0, as less would be no end (KAFKA-13848)."""
@@ -235,7 +255,8 @@ class LoginDispatcher:
         return parts
 
 
-def _is_served(header: RequestHeader) -> bool:
+def is_served(header: RequestHeader) -> bool:
+    """Whether the request is of a version that is served."""
     api = _NAMES.get(header.api_key)
     if api is None:
         return False

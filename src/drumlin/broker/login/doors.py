@@ -2,7 +2,7 @@
 
 A door makes the channel of a connection, and greets the peer once that is open: it either lets the
 peer in, or begins a login. When certificates change, a door takes a new context; connections that
-are open keep the old one.
+are open keep the old one (`renewal.py`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.login.between_brokers import knows_machine
 from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
-from drumlin.broker.login.login_settings import Credentials, login_settings
+from drumlin.broker.login.login_settings import login_settings, settings_of_machine
 from drumlin.broker.login.mapping_rules import MappingRules, NoRule
+from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.names import distinguished_name
 from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
-from drumlin.broker.net.channel import Channel, PlainChannel
-from drumlin.broker.net.connection import NotLetIn
+from drumlin.broker.login.unasked import UnaskedDispatcher
+from drumlin.broker.net.channel import Channel, NotLetIn, PlainChannel
 from drumlin.broker.net.tls_channel import TlsChannel
 from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.machine_secret import MachineSecret
     from drumlin.broker.net.connection import Connection
     from drumlin.config.broker import BrokerConfig
 
@@ -35,7 +38,12 @@ class Door:
     """One listener's way in."""
 
     def __init__(
-        self, listener: str, protocol: str, config: BrokerConfig, credentials: Credentials
+        self,
+        listener: str,
+        protocol: str,
+        config: BrokerConfig,
+        credentials: Credentials,
+        secret: MachineSecret | None,
     ) -> None:
         """
         Raises:
@@ -43,12 +51,29 @@ class Door:
         """
         self.listener = listener
         self._login: LoginSettings | None = None
+        #: The login of brokers of this machine, where others need none.
+        self._brokers_login: LoginSettings | None = None
+        knows = secret if knows_machine(config, listener) else None
         if protocol.startswith("SASL"):
-            self._login = login_settings(config, listener, credentials)
+            self._login = login_settings(config, listener, credentials, knows)
+        elif knows is not None:
+            self._brokers_login = settings_of_machine(config, listener, knows)
         self._context: ssl.SSLContext | None = None
         self._rules = _rules(config, listener)
+        #: What the listener shows and whom it trusts; None without TLS.
+        self.tls: ServerTls | None = None
         if protocol.endswith("SSL"):
-            self._context = _context(listener, server_tls(config, listener))
+            self.take(*tls_of(config, listener))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection to a listener with TLS."""
+        assert self._context is not None
+        return self._context
+
+    def take(self, tls: ServerTls, context: ssl.SSLContext) -> None:
+        """Show this from the next connection on."""
+        self.tls, self._context = tls, context
 
     def channel(self, sock: socket.socket, scratch: bytearray) -> Channel:
         """The channel of an accepted connection.
@@ -67,10 +92,12 @@ class Door:
             NotLetIn: no rule has a name for the peer's certificate.
         """
         if self._login is not None:
-            connection.answer_by(LoginDispatcher(self._login, connection.router))
+            connection.router = LoginDispatcher(self._login, connection.router)
             return
         certificate = channel.certificate()
         principal = ANONYMOUS if certificate is None else self._principal(certificate)
+        if self._brokers_login is not None:
+            connection.router = UnaskedDispatcher(self._brokers_login, connection.router)
         connection.let_in(Session(principal, channel.peer_host, self.listener))
 
     def _principal(self, certificate: bytes) -> str:
@@ -82,17 +109,24 @@ class Door:
             raise NotLetIn(message) from None
 
 
-def doors_of(config: BrokerConfig, credentials: Credentials) -> dict[str, Door]:
+def doors_of(
+    config: BrokerConfig, credentials: Credentials, secret: MachineSecret | None
+) -> dict[str, Door]:
     """The doors of all listeners, by their names. Reads files.
 
-    `credentials`: of users, for SCRAM.
+    credentials: of users and tokens, for SCRAM.
+    secret: of the machine, if all brokers are there.
 
     Raises:
         ConfigError: a listener's settings are not valid.
     """
     return {
         each.name: Door(
-            each.name, config.listener_security_protocol_map[each.name], config, credentials
+            each.name,
+            config.listener_security_protocol_map[each.name],
+            config,
+            credentials,
+            secret,
         )
         for each in config.listeners
     }
@@ -107,8 +141,14 @@ def _rules(config: BrokerConfig, listener: str) -> MappingRules:
         raise ConfigError(f"{key} of listener {listener}", text, str(error)) from None
 
 
-def _context(listener: str, tls: ServerTls) -> ssl.SSLContext:
+def tls_of(config: BrokerConfig, listener: str) -> tuple[ServerTls, ssl.SSLContext]:
+    """TLS of a listener, as its settings and files are now. Reads files.
+
+    Raises:
+        ConfigError: they are not valid.
+    """
+    tls = server_tls(config, listener)
     try:
-        return context_of(tls)
+        return tls, context_of(tls)
     except SecurityOptionError as error:
         raise ConfigError(f"ssl.keystore of listener {listener}", "...", str(error)) from None

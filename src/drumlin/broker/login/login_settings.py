@@ -15,17 +15,15 @@ from drumlin.broker.login.mechanisms import oauthbearer, plain
 from drumlin.broker.login.mechanisms.exchange import Exchange
 from drumlin.broker.login.mechanisms.oauthbearer import OAuthBearerExchange, Validate
 from drumlin.broker.login.mechanisms.plain import PlainExchange
-from drumlin.broker.login.mechanisms.scram import HASHES, ScramCredential, ScramExchange
+from drumlin.broker.login.mechanisms.scram import HASHES, Credentials, ScramExchange
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.machine_secret import MachineSecret
     from drumlin.config.broker import BrokerConfig
-
-#: The credential of a user, by mechanism and name.
-Credentials = Callable[[str, str], ScramCredential | None]
 
 _USER: Final = "user_"
 #: Options of a login module that takes tokens without a signature.
@@ -34,8 +32,14 @@ _SCHEMES: Final = ("https", "http", "file")
 _SCHEMES_ALLOWED: Final = "must begin with https://, http:// or file://"
 
 
-def login_settings(config: BrokerConfig, listener: str, credentials: Credentials) -> LoginSettings:
-    """
+def login_settings(
+    config: BrokerConfig,
+    listener: str,
+    credentials: Credentials,
+    secret: MachineSecret | None,
+) -> LoginSettings:
+    """The settings of a listener with SASL. `secret`: by which brokers log in there.
+
     Raises:
         ConfigError: a mechanism is not served, or its settings are not valid.
     """
@@ -44,9 +48,7 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
         if mechanism == plain.MECHANISM:
             mechanisms[mechanism] = partial(PlainExchange, _users(config, listener))
         elif mechanism in HASHES:
-            mechanisms[mechanism] = partial(
-                ScramExchange, mechanism, partial(credentials, mechanism)
-            )
+            mechanisms[mechanism] = partial(ScramExchange, mechanism, credentials)
         elif mechanism == oauthbearer.MECHANISM:
             mechanisms[mechanism] = partial(OAuthBearerExchange, _validator(config, listener))
         else:
@@ -55,11 +57,28 @@ def login_settings(config: BrokerConfig, listener: str, credentials: Credentials
             raise _refused(listener, "sasl.enabled.mechanisms", allowed)
     if not mechanisms:
         raise _refused(listener, "sasl.enabled.mechanisms", "names none: nobody could log in")
+    return _settings(config, listener, mechanisms, secret)
+
+
+def settings_of_machine(
+    config: BrokerConfig, listener: str, secret: MachineSecret
+) -> LoginSettings:
+    """The settings of a listener at which nobody but the brokers of this machine logs in."""
+    return _settings(config, listener, {}, secret)
+
+
+def _settings(
+    config: BrokerConfig,
+    listener: str,
+    mechanisms: Mapping[str, Callable[[], Exchange]],
+    secret: MachineSecret | None,
+) -> LoginSettings:
     return LoginSettings(
         listener,
         mechanisms,
         int(config.of_listener(listener, "connections.max.reauth.ms")),
         config.of_listener(listener, "connection.failed.authentication.delay.ms") / 1000,
+        None if secret is None else secret.exchange,
     )
 
 
@@ -73,6 +92,7 @@ def _users(config: BrokerConfig, listener: str) -> Mapping[str, Secret]:
 
 
 def _validator(config: BrokerConfig, listener: str) -> Validate:
+    from drumlin.broker.login.provider_keys import ProviderKeys
     from drumlin.broker.login.tokens import SignedTokens, TokenRules, UnsecuredTokens
 
     def value(name: str) -> Any:
@@ -89,7 +109,9 @@ def _validator(config: BrokerConfig, listener: str) -> Validate:
     if url:
         if urlsplit(url).scheme not in _SCHEMES:
             raise _refused(listener, "sasl.oauthbearer.jwks.endpoint.url", _SCHEMES_ALLOWED)
-        return SignedTokens(url, rules, value("jwks.endpoint.refresh.ms") / 1000).validate
+        waits = ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
+        keys = ProviderKeys(url, *(value(f"jwks.endpoint.{each}") / 1000 for each in waits))
+        return SignedTokens(keys, rules).validate
     options = jaas_of(config, listener, oauthbearer.MECHANISM)
     if any(name.startswith(_UNSECURED) for name in options):
         return UnsecuredTokens(rules).validate

@@ -6,7 +6,8 @@ What cannot be kept is refused: a listener is never less safe than its settings 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,10 @@ _CLIENT_AUTH: Final = {
 }
 
 
+#: What tells whether a file is another one, or has changed; None if it is not there.
+Mark = tuple[int, int, int] | None
+
+
 @dataclass(frozen=True)
 class ServerTls:
     """What a listener shows, whom it trusts, and how it encrypts. Holds PEM, not paths."""
@@ -42,6 +47,8 @@ class ServerTls:
     versions: tuple[str, ...]
     #: OpenSSL's names; empty: its defaults.
     ciphers: tuple[str, ...]
+    #: The files that it is read from, as they were then.
+    files: Mapping[str, Mark] = field(compare=False)
 
 
 def server_tls(config: BrokerConfig, listener: str) -> ServerTls:
@@ -58,6 +65,7 @@ def server_tls(config: BrokerConfig, listener: str) -> ServerTls:
         ciphers, versions = openssl_names(tuple(settings.value("ssl.cipher.suites")), versions)
     except ValueError as error:
         raise settings.refused("ssl.cipher.suites", str(error)) from None
+    files = marks_of(files_of(config, listener))
     return ServerTls(
         shown=Secret(settings.shown()),
         key_password=settings.secret("ssl.key.password"),
@@ -65,7 +73,33 @@ def server_tls(config: BrokerConfig, listener: str) -> ServerTls:
         client_auth=str(settings.value("ssl.client.auth")),
         versions=versions,
         ciphers=ciphers,
+        files=files,
     )
+
+
+def files_of(config: BrokerConfig, listener: str) -> frozenset[str]:
+    """The files that a listener's settings name."""
+    settings = _Settings(config, listener)
+    stores = {"ssl.keystore": "certificate.chain", "ssl.truststore": "certificates"}
+    locations = {
+        settings.value(f"{store}.location")
+        for store, inline in stores.items()
+        if settings.value(f"{store}.{inline}") is None
+    }
+    return frozenset(locations - {None})
+
+
+def marks_of(files: Iterable[str]) -> dict[str, Mark]:
+    """The marks of files as they are now. Blocks."""
+    return {each: _mark_of(each) for each in files}
+
+
+def _mark_of(file: str) -> Mark:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def context_of(tls: ServerTls) -> ssl.SSLContext:
@@ -148,7 +182,8 @@ class _Settings:
             raise self.refused(name, f"{location}: {error.strerror}") from None
         try:
             if is_pkcs12(data):
-                return pem_of_pkcs12(data, self.value(f"{names}.password"), what=location)
+                password = self.value(f"{names}.password")
+                return pem_of_pkcs12(data, password, what=location, holds_key=holds_key)
             return pem_of(location, name, holds_key=holds_key)
         except SecurityOptionError as error:
             raise self.refused(name, str(error)) from None

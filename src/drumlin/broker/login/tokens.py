@@ -1,49 +1,24 @@
 """Validation of tokens for OAUTHBEARER: JWTs that a provider has signed, by its public keys.
 
-The keys are read from a URL or a file, again after a while, and when a token names one that is not
-there: but not more often than once a second, whatever strangers send. While they cannot be read,
-those that were read last count. Unsecured tokens, without a signature, are for tests alone: a
-listener takes them only if its login module says so.
+Unsecured tokens, without a signature, are for tests alone: a listener takes them only if its login
+module says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
-import logging
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from drumlin.broker.login.mechanisms.oauthbearer import Bearer, TokenRefused
+from drumlin.broker.login.provider_keys import FAMILIES, UNREADABLE, ProviderKeys
 
-_log = logging.getLogger(__name__)
-
-_FETCH_TIMEOUT_S: Final = 10
-_KEYS_BYTES_MAX: Final = 1 << 20
 #: The end of the year 9999: later times are not meant.
 _LAST_S: Final = 253_402_300_799
-#: What comes of tokens and keys that make no sense: not all of them are the library's own errors.
-_UNREADABLE: Final = (
-    jwt.PyJWTError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-#: Between two attempts to read keys.
-_PAUSE_S: Final = 1.0
-_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    "EC": ("ES256", "ES384", "ES512"),
-    "OKP": ("EdDSA",),
-}
 
 
 @dataclass(frozen=True)
@@ -85,7 +60,7 @@ def _refusing() -> Iterator[None]:
     """
     try:
         yield
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise TokenRefused(str(error)) from None
 
 
@@ -117,18 +92,12 @@ class UnsecuredTokens:
         return bearer_of(claims, self._rules)
 
 
-@dataclass
+@dataclass(frozen=True)
 class SignedTokens:
     """Takes tokens that were signed by one of a provider's keys."""
 
-    #: http, https or file.
-    url: str
+    keys: ProviderKeys
     rules: TokenRules
-    refresh_s: float
-    _keys: dict[str | None, jwt.PyJWK] = field(default_factory=dict)
-    _tried_at_s: float = float("-inf")
-    _read_at_s: float = float("-inf")
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def validate(self, token: str) -> Bearer:
         """
@@ -137,7 +106,9 @@ class SignedTokens:
         """
         with _refusing():
             key_id = jwt.get_unverified_header(token).get("kid")
-        key = await self._key(key_id)
+        key = await self.keys.find(key_id) if isinstance(key_id, str | None) else None
+        if key is None:
+            raise TokenRefused("it was signed by a key that is not known")
         with _refusing():
             claims = jwt.decode(
                 token,
@@ -150,51 +121,8 @@ class SignedTokens:
             )
         return bearer_of(claims, self.rules)
 
-    async def _key(self, key_id: object) -> jwt.PyJWK:
-        if key_id not in self._keys or self._is_old():
-            async with self._reading:
-                if key_id not in self._keys or self._is_old():
-                    await self._read()
-        key = self._keys.get(key_id) if isinstance(key_id, str | None) else None
-        if key is None and key_id is None and len(self._keys) == 1:
-            (key,) = self._keys.values()
-        if key is None:
-            raise TokenRefused("it was signed by a key that is not known")
-        return key
-
-    def _is_old(self) -> bool:
-        return time.monotonic() - self._read_at_s > self.refresh_s
-
-    async def _read(self) -> None:
-        """Read the keys, unless that was tried just now."""
-        if time.monotonic() - self._tried_at_s < _PAUSE_S:
-            return
-        self._tried_at_s = time.monotonic()
-        try:
-            self._keys = await asyncio.to_thread(read_keys, self.url)
-            self._read_at_s = time.monotonic()
-        except (OSError, *_UNREADABLE) as error:
-            _log.error("the keys of tokens cannot be read from %s: %s", self.url, error)
-
-
-def read_keys(url: str) -> dict[str | None, jwt.PyJWK]:
-    """The keys for signatures at a URL, by their ids. Blocks.
-
-    Raises:
-        OSError, or one of `_UNREADABLE`: they cannot be read.
-    """
-    with urllib.request.urlopen(url, timeout=_FETCH_TIMEOUT_S) as answer:  # noqa: S310  an operator's
-        text = answer.read(_KEYS_BYTES_MAX + 1)
-    if len(text) > _KEYS_BYTES_MAX:
-        raise ValueError("too much for a set of keys")
-    found: dict[str | None, jwt.PyJWK] = {}
-    for each in jwt.PyJWKSet.from_dict(json.loads(text)).keys:
-        if each.public_key_use in (None, "sig") and each.key_type in _FAMILIES:
-            found[each.key_id] = each
-    return found
-
 
 def _algorithms(key: jwt.PyJWK) -> list[str]:
     """The algorithms that fit a key: never one that would take its public part for a secret."""
-    family = _FAMILIES[str(key.key_type)]
+    family = FAMILIES[str(key.key_type)]
     return [each for each in family if key.algorithm_name == each or key.key_type == "RSA"]

@@ -10,7 +10,7 @@ import json
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 #: Sent by a broker when it serves, with its addresses.
@@ -34,6 +34,8 @@ class Greeting:
     parent: int
     #: Descriptors that lock its log dirs, by path.
     locks: Mapping[str, int]
+    #: By which the brokers know each other (`login/machine_secret.py`).
+    secret: str = field(repr=False)
 
 
 def greet(sock: socket.socket, greeting: Greeting) -> None:

@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
+from drumlin.broker.login.machine_secret import new_secret
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import is_empty, move_partitions, note_placed
-from drumlin.broker.start.process_setup import prepare_process, risks, stop_on, unless_stopped
+from drumlin.broker.start.process_setup import (
+    has_tls,
+    prepare_process,
+    risks,
+    stop_on,
+    unless_stopped,
+)
 from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
@@ -77,7 +84,7 @@ class _Server:
         self._is_empty = False
 
     async def run(self) -> int:
-        stop = stop_on()
+        stop = stop_on(on_hangup=self._renew if has_tls(self._config) else None)
         log_dirs = {each.node_id: _absolute(each.log_dirs) for each in self._configs}
         with Locks(log_dirs) as locks:
             store = await unless_stopped(asyncio.to_thread(self._open), stop)
@@ -110,6 +117,7 @@ class _Server:
         """Start all brokers, serve until the end, stop them."""
         brokers = len(self._configs)
         session_s = self._config.zookeeper_session_timeout_ms / 1000
+        secret = new_secret()
         for config, properties in zip(self._configs, self._properties, strict=True):
             node_id = config.node_id
             self._workers[node_id] = Worker(
@@ -118,6 +126,7 @@ class _Server:
                 brokers,
                 self._log_level,
                 locks.of(node_id),
+                secret,
                 authority,
                 session_s,
             )
@@ -158,6 +167,11 @@ class _Server:
         print("\n".join(filter(None, (ready, self._told))), flush=True)  # noqa: T201
         for risk in risks(self._config):
             _log.warning("%s", risk)
+
+    def _renew(self) -> None:
+        """Have all brokers read their certificates again."""
+        for each in self._workers.values():
+            each.renew()
 
     def _drop(self, node_id: int) -> None:
         self._workers[node_id].kill()

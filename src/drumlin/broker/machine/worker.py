@@ -16,6 +16,7 @@ import sys
 from typing import Any, Final
 
 from drumlin.broker.http.message import Request
+from drumlin.broker.login.machine_secret import MachineSecret
 from drumlin.broker.machine.greeting import (
     EXIT_FAILED,
     INSPECT,
@@ -82,7 +83,8 @@ class _Member:
         self._sock = sock
         self._channel: Channel | None = None
         self._broker: Broker | None = None
-        self.machine = SharedMachine(self._open_metadata, greeting.locks)
+        secret = MachineSecret(greeting.secret, config.node_id)
+        self.machine = SharedMachine(self._open_metadata, greeting.locks, secret)
 
     async def _open_metadata(self) -> SharedMetadata:
         self._channel = await Channel.open(self._sock)

@@ -35,6 +35,8 @@ _LAST_PAUSE_S: Final = 15.0
 _GOOD_S: Final = 60.0
 #: The time that a process has to end after closing its channel.
 _END_S: Final = 5.0
+#: Variables that a server reads (`config/sources.py`), in Kafka's images as well.
+_OF_SETTINGS: Final = ("DRUMLIN_", "KAFKA_")
 _MODULE: Final = "drumlin.broker.machine.worker"
 
 
@@ -54,12 +56,15 @@ class Worker:
         brokers: int,
         log_level: str,
         locks: Mapping[str, int],
+        secret: str,
         authority: Authority,
         silent_after_s: float,
     ) -> None:
         """`silent_after_s`: a broker that is silent for this long is considered dead."""
         self.node_id = node_id
-        self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
+        self._greeting = Greeting(
+            dict(properties), brokers, log_level, os.getpid(), dict(locks), secret
+        )
         self._authority = authority
         self._silent_after_s = silent_after_s
         self._process: asyncio.subprocess.Process | None = None
@@ -113,6 +118,7 @@ class Worker:
                 str(self.node_id),
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
+                env=_environment(),
                 pass_fds=(theirs.fileno(), *self._greeting.locks.values()),
             )
             theirs.close()
@@ -175,6 +181,11 @@ class Worker:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
+    def renew(self) -> None:
+        """Have the broker read its certificates again, if it is there: it did so at its start."""
+        if self.channel is not None:
+            self._signal(signal.SIGHUP)
+
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -186,6 +197,13 @@ def _isolation() -> list[str]:
     these.
     """
     return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
+
+
+def _environment() -> dict[str, str]:
+    """The environment, without the variables that may have settings, and secrets among them: a
+    broker has its settings from its greeting.
+    """
+    return {name: text for name, text in os.environ.items() if not name.startswith(_OF_SETTINGS)}
 
 
 def _ended(node_id: int, code: int) -> str:

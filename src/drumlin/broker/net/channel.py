@@ -15,6 +15,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
+class NotLetIn(Exception):
+    """A peer cannot be let in; the message says why."""
+
+
 class Channel(Protocol):
     """A non-blocking byte stream. All calls raise `OSError` when the connection is broken."""
 

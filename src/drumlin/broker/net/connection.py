@@ -5,7 +5,8 @@ received directly into their final memory, and slices of log files are sent by `
 the socket takes them.
 
 Limits:
-- the memory of large requests is counted in `RequestMemory`, shared by all connections;
+- the memory of large requests is counted in `RequestMemory`, shared by all connections; those whose
+  peers have not shown who they are share a small one of their own;
 - while a megabyte of answers waits for earlier ones, no further request is started;
 - at most `_IN_FLIGHT_MAX` requests are started and not yet answered on the wire; then nothing more
   is read, and TCP makes the client wait;
@@ -25,9 +26,11 @@ from typing import Final, Protocol
 
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
 from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.muting import Muting
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
+from drumlin.broker.net.slot import Slot
 from drumlin.broker.rights.session import NOBODY, Session
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
@@ -70,10 +73,6 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
-class NotLetIn(Exception):
-    """A peer cannot be let in; the message says why."""
-
-
 class Door(Protocol):
     """How the connections of one listener get in."""
 
@@ -85,27 +84,6 @@ class Door(Protocol):
         Raises:
             NotLetIn: the peer cannot be let in.
         """
-
-
-class _Slot:
-    """The place of one answer in the order of answers."""
-
-    __slots__ = (
-        "answer_bytes",
-        "done",
-        "later",
-        "lets_pass",
-        "parts",
-        "request_bytes",
-    )
-
-    def __init__(self, later: LaterParts | None, request_bytes: int) -> None:
-        self.later = later
-        self.lets_pass = later is not None and later.lets_pass
-        self.request_bytes = request_bytes
-        self.done = False
-        self.parts: Parts | None = None
-        self.answer_bytes = 0  # without slices of files
 
 
 class Connection:
@@ -124,6 +102,7 @@ class Connection:
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
+        #: Answers from the next request on.
         self.router = router
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
@@ -139,7 +118,7 @@ class Connection:
         self._received_bytes = 0
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
-        self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
+        self._slots: deque[Slot] = deque()  # started and not yet handed to the outbox
         self._on_let_in, self._on_close = on_let_in, on_close
         self._reading = False
         self._writing = False
@@ -148,6 +127,9 @@ class Connection:
         self._will_send = False
         self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
+        self._muted = Muting(self._unmuted)
+        #: Whether another broker replicates by this connection.
+        self.is_replicas = False
         #: For whom requests are made; until the peer is let in, for nobody.
         self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
@@ -163,20 +145,25 @@ class Connection:
         self._reader.limit_of = request_bytes_max
         self._on_let_in(self)
 
+    def count_in(self, memory: RequestMemory) -> None:
+        """Use this budget from now on, and no longer that of strangers."""
+        if memory is not self._memory:
+            if self._counted:
+                self._counted = False
+                self._memory.forget(self)
+            self._memory = memory
+            self._reader.has_plenty = memory.has_plenty
+
     @property
     def is_stranger(self) -> bool:
         """Whether the peer still has to show who it is."""
         return self.session.principal == NOBODY
 
-    def answer_by(self, router: Dispatcher) -> None:
-        """Let `router` answer from the next request on."""
-        self.router = router
-
     # -- receiving ---------------------------------------------------------------------
 
     def resume_reading(self) -> None:
         """Resume reading, unless requests that were read have to be started first."""
-        if self._reading or self.closed or self._is_finishing:
+        if self._reading or self.closed or self._is_finishing or self._muted:
             return
         if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
             self._loop.add_reader(self._channel.fileno(), self._on_readable)
@@ -187,6 +174,16 @@ class Connection:
         if self._reading:
             self._loop.remove_reader(self._channel.fileno())
             self._reading = False
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing and start no request for that long; what is started is answered."""
+        if throttle_ms > 0 and not self.closed:
+            self._muted.go_on_for(throttle_ms)
+            self._pause_reading()
+
+    def _unmuted(self) -> None:
+        self.last_active = self._loop.time()
+        self._start_requests()
 
     def _read_kept(self) -> None:
         """Read soon what the channel keeps, as the loop will not tell of it."""
@@ -253,6 +250,8 @@ class Connection:
     @property
     def awaits_peer(self) -> bool:
         """Whether memory can only be freed here once the peer sends or takes something."""
+        if self._muted:
+            return False
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
@@ -317,7 +316,7 @@ class Connection:
             self._start_requests()
 
     def _may_start(self) -> bool:
-        if self._awaits_preparation:
+        if self._awaits_preparation or self._muted:
             return False
         if self._outbox.is_full or self._answered_bytes > _ANSWERED_BYTES_MAX:
             return False
@@ -326,9 +325,9 @@ class Connection:
             return True
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
-    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> _Slot:
+    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> Slot:
         """A place for an answer that is not ready, or that has to wait for earlier ones."""
-        slot = _Slot(later, len(frame))
+        slot = Slot(later, len(frame))
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
         return slot
@@ -336,7 +335,7 @@ class Connection:
     def _await(self, later: LaterParts, frame: memoryview) -> None:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
-    def _settled(self, slot: _Slot, later: LaterParts) -> None:
+    def _settled(self, slot: Slot, later: LaterParts) -> None:
         """Handle a settled answer, perhaps while another connection is being served."""
         try:
             parts = later.result()
@@ -348,7 +347,7 @@ class Connection:
             self._answered(slot, parts)
             self._start_requests()
 
-    def _answered(self, slot: _Slot, parts: Parts | None) -> None:
+    def _answered(self, slot: Slot, parts: Parts | None) -> None:
         """Keep an answer until those before it are sent."""
         slot.parts = parts
         slot.done = True
@@ -425,7 +424,8 @@ class Connection:
             self._channel.receiving_needs_room = False
             self._wait_until_writable(False)
             self.resume_reading()
-            self._on_readable()
+            if not self._muted:
+                self._on_readable()
         self._go_on_sending()
 
     def _send_in_turn(self) -> None:
@@ -453,7 +453,7 @@ class Connection:
     @property
     def awaits_us(self) -> bool:
         """Whether the peer waits for an answer that is not ready, and so is not idle."""
-        return bool(self._slots) or self._awaits_preparation
+        return bool(self._slots) or self._awaits_preparation or bool(self._muted)
 
     def finish(self) -> None:
         """Start no more requests, and close when all started ones are answered."""
@@ -479,6 +479,7 @@ class Connection:
         if reason is not None and not isinstance(reason, ConnectionError):
             _log.warning("closed %s: %s", self._peer, reason)
         self._pause_reading()
+        self._muted.close()
         self._wait_until_writable(False)
         for slot in self._slots:
             if slot.later is not None and not slot.done:

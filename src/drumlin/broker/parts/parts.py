@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from drumlin.background import Background
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.wakeups import Wakeups
     from drumlin.broker.peers.peers import Peers
     from drumlin.broker.peers.transactions import RemoteTransactions
+    from drumlin.broker.quotas.client_quotas import ClientQuotas
     from drumlin.broker.rights.authorizer import Authorizer
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
@@ -35,6 +38,25 @@ if TYPE_CHECKING:
     from drumlin.storage.all_logs.log_directories import LogDirectories
 
 
+class Certificates(Protocol):
+    """The certificates of the broker's listeners, which may be exchanged."""
+
+    #: Held from `check` until the configuration is stored.
+    changing: asyncio.Lock
+
+    async def check(
+        self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str], named: Iterable[str]
+    ) -> None:
+        """Check that listeners could be changed to a configuration; `named`: the keys that are set.
+
+        Raises:
+            ConfigError: they could not.
+        """
+
+    async def renew(self) -> None:
+        """Take what the configuration and the files say now; log what is refused."""
+
+
 class BrokerData(Protocol):
     """The topics and logs of a broker, and the means to work on them."""
 
@@ -42,6 +64,8 @@ class BrokerData(Protocol):
     clock: Clock
     #: None: everybody may do everything.
     authorizer: Authorizer | None
+    #: None: no client has a quota.
+    quotas: ClientQuotas | None
     metadata: MetadataStore
     logs: LogDirectories
     partitions: PartitionRegistry
@@ -51,6 +75,9 @@ class BrokerData(Protocol):
     flushes: Flushes
     change_overs: ChangeOvers
     peers: Peers
+
+    @property
+    def renewal(self) -> Certificates: ...
 
     @property
     def node_id(self) -> int: ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -24,6 +24,7 @@ from drumlin.peer.link import Link, Open
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
 from drumlin.peer.security.security import Security
+from drumlin.peer.security.settings import Tls
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import prepare_to_ask, schema_versions
 
@@ -44,10 +45,17 @@ class Peers:
     """All connections of one broker to others."""
 
     def __init__(
-        self, config: BrokerConfig, image: ClusterImage, threads: Threads, security: Security
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        threads: Threads,
+        security_at: Callable[[int], Security],
     ) -> None:
-        """`security`: of the connections."""
-        self._security = security
+        """`security_at`: of the connections to the broker with this id."""
+        self._security_at = security_at
+        #: What this broker shows in its place, since it has another certificate: on connections
+        #: that are opened from now on.
+        self.tls: Tls | None = None
         self._config = config
         self._image = image
         self._threads = threads
@@ -87,7 +95,7 @@ class Peers:
             if link is not None:
                 link.close()
             link = self._links[node_id, purpose] = _BrokerLink(
-                broker, partial(BrokerConnection.open, address, self._options(purpose))
+                broker, partial(self._open, address, node_id, purpose)
             )
         return await link.connection()
 
@@ -103,7 +111,7 @@ class Peers:
         await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
         timeout_ms: int = self._config.replica_socket_timeout_ms
-        options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
+        options = replace(self._options(node_id, "fetcher"), request_timeout_ms=timeout_ms)
         connection = await BrokerConnection.open(address, options)
         self._fetching = {each for each in self._fetching if each[1].is_open}
         if self._is_closed or self._image.brokers.get(node_id) != broker:
@@ -111,6 +119,9 @@ class Peers:
             raise ConnectionLost(f"broker {node_id}: no longer wanted")
         self._fetching.add((broker, connection))
         return connection
+
+    async def _open(self, address: Address, node_id: int, purpose: str) -> BrokerConnection:
+        return await BrokerConnection.open(address, self._options(node_id, purpose))
 
     def on_change(self, change: Change) -> None:
         """Close connections to brokers that have restarted, moved or left, so that callers do not
@@ -157,13 +168,15 @@ class Peers:
         endpoint = broker.endpoint(self._config.inter_broker_listener_name)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-    def _options(self, purpose: str) -> PeerOptions:
-        config = self._config
+    def _options(self, node_id: int, purpose: str) -> PeerOptions:
+        config, security = self._config, self._security_at(node_id)
+        if self.tls is not None:
+            security = replace(security, tls=self.tls)
         return PeerOptions(
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-            security=self._security,
+            security=security,
         )
 
 

@@ -37,7 +37,7 @@ from drumlin.records.validation.validation import (
 from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.producers.append_result import AppendResult
 from drumlin.turns import TURN_S, give_way, to_end
-from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
+from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag
 from drumlin.wire.by_hand.produce_answer import LEADERS_FROM, Outcome, Refused, write_produce_answer
 from drumlin.wire.by_hand.produce_request import TOPIC_IDS_FROM, ProduceRequest
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
@@ -336,11 +336,13 @@ class ProduceAppends:
         endpoints: Sequence[NodeEndpoint] = ()
         if self._leaders:
             endpoints = endpoints_of(self._broker, self._leaders, self._context.listener)
-        return [
-            write_produce_answer(
-                header.api_version, header.correlation_id, topics, outcomes, endpoints
-            )
-        ]
+        frame = write_produce_answer(
+            header.api_version, header.correlation_id, topics, outcomes, endpoints
+        )
+        if not endpoints:
+            return [frame]
+        tags_at = len(frame) - len(endpoints_tag(endpoints))  # apart: see `throttle_times.py`
+        return [frame[:tags_at], frame[tags_at:]]
 
 
 def _refused(error: KafkaError, partition: Partition | None) -> Refused:

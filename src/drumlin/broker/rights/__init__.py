@@ -1,1 +1,1 @@
-"""Who may do what: sessions, ACLs and their authorizer; quotas and tokens, which are refused."""
+"""Who may do what: sessions, ACLs and their authorizer; tokens, which are refused."""

@@ -1,8 +1,8 @@
 """The authorizer: whether a principal may do something, by Kafka's `StandardAuthorizer`. Pure.
 
-A super user may do everything. Otherwise what denies wins over what allows, and where nothing does
-either, the answer is no; with `allow.everyone.if.no.acl.found` it is yes for a resource that no ACL
-is about at all, of anybody.
+A super user and the brokers of the machine may do everything. Otherwise what denies wins over what
+allows, and where nothing does either, the answer is no; with `allow.everyone.if.no.acl.found` it is
+yes for a resource that no ACL is about at all, of anybody.
 
 An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
 are. Answers are remembered until an ACL changes. `version` tells whether one has, for what was
@@ -12,7 +12,7 @@ allowed before and is done later: a right is checked where its effect happens.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from drumlin.broker.rights.acls import (
     ANY_NAME,
@@ -24,6 +24,7 @@ from drumlin.broker.rights.acls import (
     Rule,
     Target,
 )
+from drumlin.broker.rights.session import MACHINE
 
 #: Answers that are remembered, of all principals together.
 _REMEMBERED_MAX: Final = 100_000
@@ -31,6 +32,16 @@ _REMEMBERED_MAX: Final = 100_000
 _NO_NAME: Final = "hardcode"
 
 T = TypeVar("T")
+
+
+class Decision(NamedTuple):
+    is_allowed: bool
+    #: What has decided, in words.
+    rule: str
+    #: The ACL that has decided, if one has.
+    acl: tuple[Target, Rule] | None = None
+
+
 _Asked = tuple[str, str, Operation, Kind, str]
 
 
@@ -39,7 +50,7 @@ class Authorizer:
 
     def __init__(self, super_users: Collection[str], *, allows_without_acls: bool) -> None:
         """`super_users`: type and name, as "User:admin"."""
-        self._super_users = frozenset(super_users)
+        self._super_users = frozenset({MACHINE, *super_users})
         self._allows_without_acls = allows_without_acls
         self._literal: dict[tuple[Kind, str], frozenset[Rule]] = {}
         self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}
@@ -69,7 +80,7 @@ class Authorizer:
         if answer is None:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
-            answer = self._remembered[asked] = self.decision(*asked)[0]
+            answer = self._remembered[asked] = self.decide(*asked).is_allowed
         return answer
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
@@ -102,15 +113,15 @@ class Authorizer:
         for prefix, rules in self._prefixed.get(kind, {}).items():
             yield Target(kind, Pattern.PREFIXED, prefix), rules
 
-    def decision(
+    def decide(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str
-    ) -> tuple[bool, tuple[Target, Rule] | None]:
-        """The answer of `allows`, not remembered, and the ACL that has decided, if one has."""
+    ) -> Decision:
+        """Like `allows`, and why."""
         if principal in self._super_users:
-            return True, None
+            return _BY_SUPER_USER
         sufficient = {operation, Operation.ALL} | IMPLIED_BY.get(operation, frozenset())
-        is_mentioned = False
         allowing: tuple[Target, Rule] | None = None
+        is_mentioned = False
         for target, rules in self._about(kind, name):
             is_mentioned = True
             for rule in rules:
@@ -120,13 +131,15 @@ class Authorizer:
                     if allowing is None and rule.operation in sufficient:
                         allowing = target, rule
                 elif rule.operation in (operation, Operation.ALL):
-                    return False, (target, rule)
+                    return Decision(False, _in_words(target, rule), (target, rule))
         if allowing is not None:
-            return True, allowing
-        return not is_mentioned and self._allows_without_acls, None
+            return Decision(True, _in_words(*allowing), allowing)
+        if is_mentioned or not self._allows_without_acls:
+            return _BY_NONE
+        return _BY_DEFAULT
 
     def _about(self, kind: Kind, name: str) -> Iterable[tuple[Target, frozenset[Rule]]]:
-        """The targets that match the resource, with their ACLs."""
+        """The ACLs of all targets that match the resource."""
         for literal in {name, ANY_NAME}:
             rules = self._literal.get((kind, literal))
             if rules is not None:
@@ -139,6 +152,18 @@ class Authorizer:
                 rules = prefixed.get(name[:length])
                 if rules is not None:
                     yield Target(kind, Pattern.PREFIXED, name[:length]), rules
+
+
+_BY_SUPER_USER: Final = Decision(True, "a super user")
+_BY_NONE: Final = Decision(False, "no ACL allows it")
+_BY_DEFAULT: Final = Decision(True, "allow.everyone.if.no.acl.found")
+
+
+def _in_words(target: Target, rule: Rule) -> str:
+    return (
+        f"{rule.permission.name} {rule.operation.name} for {rule.principal} from {rule.host} "
+        f"on {target.kind.name} {target.pattern.name} {target.name}"
+    )
 
 
 def _put(by_name: dict[T, frozenset[Rule]], name: T, rules: frozenset[Rule]) -> None:

@@ -23,8 +23,11 @@ from drumlin.broker.hosting.log_moves import LogMoves
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.login.between_brokers import security_between_brokers
+from drumlin.broker.login.delegation_tokens import tokens_of
 from drumlin.broker.login.doors import doors_of
-from drumlin.broker.login.mechanisms.scram import ScramCredential
+from drumlin.broker.login.machine_secret import MachineSecret
+from drumlin.broker.login.mechanisms.scram import Credentials
+from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.login.users import credential_of
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.loop.threads import Threads
@@ -35,6 +38,8 @@ from drumlin.broker.parts.group_context import ImageTopics, group_setting, tell_
 from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.broker.peers.peers import Peers
 from drumlin.broker.peers.transactions import RemoteTransactions
+from drumlin.broker.quotas.client_quotas import ClientQuotas
+from drumlin.broker.quotas.connection_rates import BROKER
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
@@ -95,6 +100,7 @@ class Broker:
         logs: LogDirectories,
         bound: BoundSockets,
         metrics_sockets: BoundSockets,
+        secret: MachineSecret | None = None,
     ) -> None:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
@@ -104,8 +110,11 @@ class Broker:
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
-        security = security_between_brokers(config)
-        self.peers = Peers(config, metadata.image, self.threads, security)
+        self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
+        self._client_quotas = ClientQuotas(config, clock)
+        self.quotas: ClientQuotas | None = None
+        security_at = security_between_brokers(config, secret)
+        self.peers = Peers(config, metadata.image, self.threads, security_at)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
@@ -142,16 +151,20 @@ class Broker:
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
-        self.server = Server(
-            self._router, _limits(config), bound, doors_of(config, self._credential)
+        doors, rates = (
+            doors_of(config, self._credentials(), secret),
+            self._client_quotas.connections,
         )
+        self.server = Server(self._router, _limits(config), rates, bound, doors)
+        self._limit_connections()
+        self.renewal = Renewal(config, doors, self.peers, self.threads)
         self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
 
     def _make_share_coordinators(self, topics: ImageTopics) -> None:
         metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
-        self.share_state = ShareCoordinator(
+        self.share_state: ShareCoordinator = ShareCoordinator(
             self.config,
             self.clock,
             topic,
@@ -169,8 +182,13 @@ class Broker:
     def node_id(self) -> int:
         return self.config.node_id
 
-    def _credential(self, mechanism: str, name: str) -> ScramCredential | None:
-        return credential_of(self.metadata.image, mechanism, name)
+    def _credentials(self) -> Credentials:
+        return Credentials(
+            lambda *asked: credential_of(self.metadata.image, *asked),
+            lambda mechanism, token_id: self.delegation_tokens.login_of(
+                mechanism, token_id, self.clock.wall_ms()
+            ),
+        )
 
     def name_of_topic(self, topic_id: UUID | None) -> str:
         """The current name of the topic with this id.
@@ -213,7 +231,9 @@ class Broker:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
                     try:
-                        broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                        secret = None if machine is None else machine.secret
+                        sockets = bound, metrics_sockets
+                        broker = cls(config, clock, metadata, logs, *sockets, secret)
                     except ConfigError as error:  # what the names of files in it lead to
                         raise StartFailed(str(error)) from None
                     try:
@@ -244,6 +264,9 @@ class Broker:
             if self.authorizer is not None:
                 metadata.on_change(partial(follow, self.authorizer))
                 learn(self.authorizer, metadata.image)
+            metadata.on_change(self._follow_quotas)
+            self._client_quotas.learn(metadata.image)
+            self.quotas = self._client_quotas.active
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
@@ -278,7 +301,12 @@ class Broker:
     def _state(self) -> BrokerState:
         ports = {each.name: each.port for each in self.listeners}
         endpoints = tuple(
-            Endpoint(each.name, each.host or socket.getfqdn(), each.port or ports[each.name])
+            Endpoint(
+                each.name,
+                each.host or socket.getfqdn(),
+                each.port or ports[each.name],
+                self.config.listener_security_protocol_map[each.name],
+            )
             for each in self.config.advertised_listeners
         )
         return BrokerState(self.node_id, self.config.broker_rack, endpoints)
@@ -286,6 +314,24 @@ class Broker:
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             self.server.limits = _limits(self.config)
+            self._limit_connections()
+            self.begin_to_renew()
+
+    def begin_to_renew(self) -> None:
+        """Read certificates again."""
+        self.background.spawn(self.renewal.renew())
+
+    def _limit_connections(self) -> None:
+        config = self.config
+        rates = {BROKER: config.max_connection_creation_rate, **config.connection_rates()}
+        is_one_of_many = len(config.listeners) > 1
+        exempt = config.inter_broker_listener_name if is_one_of_many else None
+        self._client_quotas.connections.limit(rates, exempt)
+
+    def _follow_quotas(self, change: Change) -> None:
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
+            self._client_quotas.put(change.resource, change.configs)
+            self.quotas = self._client_quotas.active
 
     # -- stopping ----------------------------------------------------------------------
 

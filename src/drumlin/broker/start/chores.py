@@ -12,8 +12,11 @@ from typing import Final, Protocol
 
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.login.delegation_tokens import DelegationTokens, remove_over
+from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.loop.cycles import Cycles
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.server import Server
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
@@ -31,6 +34,10 @@ class Kept(BrokerData, Protocol):
     hosting: HostedPartitions
     replicas: Replicas
     server: Server
+    delegation_tokens: DelegationTokens
+
+    @property
+    def renewal(self) -> Renewal: ...
 
 
 def start_upkeep(broker: Kept, cycles: Cycles) -> None:
@@ -45,6 +52,11 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     cycles.every(_SECOND_MS, "retention that waited", lambda: _retain_held(broker))
     cycles.every(_SECOND_MS, "removal", lambda: broker.threads.administering(logs.remove_doomed))
     cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
+    cycles.every(
+        config.delegation_token_expiry_check_interval_ms,
+        "delegation tokens",
+        lambda: remove_over(broker.delegation_tokens, broker.metadata, broker.clock.wall_ms()),
+    )
     cycles.every(
         config.log_flush_offset_checkpoint_interval_ms,
         "checkpoints",
@@ -70,6 +82,8 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         lambda: logs.expire_producers(config.producer_id_expiration_ms),
     )
     cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
+    cycles.every(_SECOND_MS, "audit level", AUDIT.look_at_level, first_after_ms=0)
+    cycles.every(_SECOND_MS, "certificates", broker.renewal.look)
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 
 

@@ -20,6 +20,7 @@ from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import has_folders, move_partitions
 from drumlin.broker.start.process_setup import (
     SIGNALS,
+    has_tls,
     prepare_process,
     risks,
     stop_on,
@@ -40,7 +41,8 @@ _OTHER_THREADS: Final = 4
 def run(properties: Mapping[str, str], log_level: str = "INFO", told: str = "") -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process.
 
-    `told`: what to say once it is ready, besides that it is.
+    With TLS, SIGHUP has it read its certificates again. `told`: what to say once it is ready,
+    besides that it is.
     """
     prepare_process(log_level)
     try:
@@ -80,7 +82,13 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ready_threads(_OTHER_THREADS, "other"))
-    stop = stop_on(signals)
+    broker: Broker | None = None
+
+    def renew() -> None:
+        if broker is not None:
+            broker.begin_to_renew()
+
+    stop = stop_on(signals, renew if has_tls(config) else None)
     loop.set_exception_handler(_log_exception)
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))

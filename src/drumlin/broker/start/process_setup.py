@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -76,10 +76,22 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def stop_on(signals: Iterable[signal.Signals] = SIGNALS) -> asyncio.Event:
-    """An event that is set when one of the signals arrives."""
+def has_tls(config: BrokerConfig) -> bool:
+    """Whether a listener has certificates, so that SIGHUP is about them."""
+    return any(each.endswith("SSL") for each in config.listener_security_protocol_map.values())
+
+
+def stop_on(
+    signals: Iterable[signal.Signals] = SIGNALS, on_hangup: Callable[[], object] | None = None
+) -> asyncio.Event:
+    """An event that is set when one of the signals arrives; SIGHUP calls `on_hangup` instead, if
+    there is one.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    if on_hangup is not None:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
+        signals = [each for each in signals if each != signal.SIGHUP]
     for number in signals:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, stop.set)  # under nohup, SIGHUP stays ignored
@@ -115,6 +127,12 @@ def risks(config: BrokerConfig) -> Iterator[str]:
         yield (
             "the data may be gone after the next reboot: it is in "
             f"{', '.join(fleeting)}; log.dirs or --data DIR outside {_FLEETING} keeps it"
+        )
+    has_rights = bool(config.value("authorizer.class.name"))
+    if has_rights and config.zookeeper_connect and not config.value("zookeeper.set.acl"):
+        yield (
+            "whoever reaches ZooKeeper can change the ACLs and read the users' credentials there: "
+            "zookeeper.set.acl=true with drumlin.zookeeper.digest is against that"
         )
 
 

@@ -20,10 +20,11 @@ from functools import partial
 from typing import Final
 
 from drumlin.broker.login.doors import Door
-from drumlin.broker.net.channel import Channel
-from drumlin.broker.net.connection import Connection, Dispatcher, NotLetIn
+from drumlin.broker.net.channel import Channel, NotLetIn
+from drumlin.broker.net.connection import Connection, Dispatcher
 from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.request_memory import RequestMemory
+from drumlin.broker.quotas.connection_rates import ConnectionRates
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
 from drumlin.wire.frames import SCRATCH_BYTES
 
@@ -40,7 +41,11 @@ _RESERVE_MAX: Final = 64
 _WAITING_MIN: Final = 1024
 #: Peers that may be connected without having shown who they are, and for how long.
 _STRANGERS_MAX: Final = 2000
+#: Their part of the memory for requests, in addition to it.
+_STRANGERS_PART: Final = 20
 _STRANGER_S: Final = 30.0
+#: Connections that are kept for a moment before they are closed.
+_WAITING_TO_LEAVE_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class Server:
         self,
         router: Dispatcher,
         limits: ConnectionLimits,
+        rates: ConnectionRates,
         bound: BoundSockets,
         doors: Mapping[str, Door],
     ) -> None:
@@ -75,8 +81,12 @@ class Server:
         self._router = router
         self._doors = doors
         self.limits = limits
+        self._rates = rates
+        self._waiting_to_leave: set[socket.socket] = set()
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
+        # Of strangers, so that they take none from those who are known.
+        self._memory_of_strangers = RequestMemory(limits.request_memory_bytes // _STRANGERS_PART)
         self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
         #: Peers that have not shown who they are, and since when; the first came first.
@@ -114,12 +124,15 @@ class Server:
                 return
             # A new descriptor has the lowest free number, which shows how many are in use.
             is_last = sock.fileno() >= _connections_end()
-            refusal = self._refusal(address[0])
+            refusal, pause_ms = self._refusal(address[0]), 0
             if refusal is None:
-                self._admit(sock, listening, address[0])
+                pause_ms = self._take(sock, listening, address[0])
             else:
                 self._log_refusal(address[0], refusal)
                 sock.close()
+            if pause_ms:
+                self._accept_later(listening, pause_ms / 1000)
+                return
             if is_last:
                 self._pause_accepting(listening, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
                 return
@@ -129,8 +142,38 @@ class Server:
         if loop.time() >= self._silent_until:
             self._silent_until = loop.time() + _SILENCE_S
             _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
+        self._accept_later(listening, _ACCEPT_PAUSE_S)
+
+    def _accept_later(self, listening: socket.socket, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
         loop.remove_reader(listening.fileno())
-        loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
+        loop.call_later(pause_s, self._resume_accepting, listening)
+
+    def _take(self, sock: socket.socket, listening: socket.socket, host: str) -> int:
+        """Admit a connection, unless there are too many new ones from its address; returns the time
+        for which to accept no other, in ms.
+        """
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        delay_ms = self._rates.delay_ms(host, now_ms)
+        if delay_ms:
+            self._turn_back(sock, host, delay_ms)
+            return 0
+        self._admit(sock, listening, host)
+        return self._rates.pause_ms(self._sockets[listening].name, now_ms)
+
+    def _turn_back(self, sock: socket.socket, host: str, delay_ms: int) -> None:
+        """Close a connection after some time: its client would come again at once."""
+        self._log_refusal(host, "the quota connection_creation_rate of its address is used up")
+        if len(self._waiting_to_leave) >= _WAITING_TO_LEAVE_MAX:
+            sock.close()
+            return
+
+        def leave() -> None:
+            self._waiting_to_leave.discard(sock)
+            sock.close()
+
+        self._waiting_to_leave.add(sock)
+        asyncio.get_running_loop().call_later(delay_ms / 1000, leave)
 
     def _resume_accepting(self, listening: socket.socket) -> None:
         if listening not in self._sockets:
@@ -193,7 +236,7 @@ class Server:
             connection = Connection(
                 channel,
                 self._router,
-                memory=self._memory,
+                memory=self._memory_of_strangers,
                 scratch=self._scratch,
                 max_frame_bytes=self.limits.socket_request_max_bytes,
                 door=door,
@@ -233,6 +276,7 @@ class Server:
             self._dismiss(next(iter(self._strangers)), "too many others wait as well")
 
     def _let_in(self, connection: Connection) -> None:
+        connection.count_in(self._memory)
         self._strangers.pop(connection, None)
 
     def _dismiss(self, stranger: Handshake | Connection, why: str) -> None:
@@ -262,6 +306,7 @@ class Server:
         that take too long.
         """
         self._memory.look_after(now)
+        self._memory_of_strangers.look_after(now)
         for stranger, since in list(self._strangers.items()):
             if now - since <= _STRANGER_S:
                 break
@@ -295,6 +340,8 @@ class Server:
     def close(self) -> None:
         self.stop_accepting()
         self._close_handshakes()
+        for sock in self._waiting_to_leave:
+            sock.close()
         for connection in list(self._connections):
             connection.close(None)
 

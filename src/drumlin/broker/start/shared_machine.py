@@ -1,4 +1,4 @@
-"""The metadata and locks that one of several brokers gets from the process that starts it."""
+"""What one of several brokers of a machine gets from the process that starts it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from drumlin.broker.login.machine_secret import MachineSecret
     from drumlin.metadata.store.store import MetadataStore
 
 
@@ -19,3 +20,4 @@ class SharedMachine:
     open_metadata: Callable[[], Awaitable[MetadataStore]]
     #: Descriptors that already lock the broker's log dirs, by path.
     locks: Mapping[str, int]
+    secret: MachineSecret

@@ -66,7 +66,7 @@ def decide(cluster: Cluster, question: Question, host: str) -> Decision:
     for target, rules in by_target.items():
         authorizer.put(target, frozenset(rules))
     principal, operation, kind, name = question
-    is_allowed, acl = authorizer.decision(principal, host, operation, kind, name)
+    is_allowed, _, acl = authorizer.decide(principal, host, operation, kind, name)
     if acl is not None:
         why = in_words(*acl)
     elif principal in super_users:

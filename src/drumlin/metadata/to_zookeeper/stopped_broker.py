@@ -174,8 +174,8 @@ class EmbeddedData:
             raise AdoptionRefused(f"the metadata of {self.first} can't be read: {error}") from error
         if any(each.type not in CONFIGURABLE for each in image.all_configured()):
             raise AdoptionRefused(
-                f"the metadata of {self.first} have ACLs or users, which cannot be kept in "
-                "ZooKeeper yet: remove them first"
+                f"the metadata of {self.first} have ACLs, users, quotas or delegation tokens, "
+                "which are not moved into ZooKeeper: remove them first"
             )
         if self.cluster_id not in (None, cluster_id):
             raise AdoptionRefused(

@@ -9,7 +9,6 @@ and no mutation is possible.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,6 @@ from uuid import UUID, uuid4
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import (
-    CONFIGURABLE,
     BrokerState,
     ClusterImage,
     PartitionId,
@@ -63,14 +61,13 @@ from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error, client_error, translated
 from drumlin.metadata.zookeeper.session.session import Conflict, Node, Session
+from drumlin.metadata.zookeeper.states.opening import open_session
 from drumlin.metadata.zookeeper.states.partition_states import with_newer
-from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
-from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
+from drumlin.metadata.zookeeper.znodes import config_nodes, layout, operations
+from drumlin.metadata.zookeeper.znodes.acl_nodes import is_storable
 from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Operation, Replace
-from drumlin.storage.directory.meta_properties import new_cluster_id
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-from drumlin.zookeeper.access import access_of
-from drumlin.zookeeper.connection import ZooKeeperFailure, connect
+from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
 
 T = TypeVar("T")
@@ -106,7 +103,7 @@ class ZooKeeperMetadata:
             UnusableMetadata: the metadata cannot be read, or belongs to another cluster.
         """
         try:
-            session, stored = await asyncio.to_thread(_open_session, config, cluster_id)
+            session, stored = await asyncio.to_thread(open_session, config, cluster_id)
         except (ZooKeeperFailure, UnreadableNode) as error:
             raise UnusableMetadata(str(error)) from error
         commits = Commits(session)
@@ -329,20 +326,24 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        if resource.type not in CONFIGURABLE:
-            message = "users and ACLs cannot be kept in ZooKeeper yet"
+        if resource.type in (ResourceType.QUOTA, ResourceType.TOKEN):
+            message = "quotas and delegation tokens cannot be kept in ZooKeeper yet"
             raise KafkaError(ErrorCode.unsupported_version, message)
+        if resource.type is ResourceType.ACL and not is_storable(resource):
+            message = "ZooKeeper cannot keep ACLs of a name like this"
+            raise KafkaError(ErrorCode.invalid_request, message)
         async with self._parts.locks.of(resource):
-            path = layout.config_path(resource)
+            path = config_nodes.node_path(resource)
 
             def write(node: Node | None) -> tuple[Iterable[Operation], dict[str, str] | None]:
-                current = {} if node is None else layout.decode_configs(path, node.data)
-                changes = alteration(current)
+                current = {} if node is None else config_nodes.decode_node(resource, node.data)
+                changes = alteration(config_nodes.shown(resource, current))
                 if not changes:
                     return (), None
                 configs = with_changes(current, changes)
                 version = None if node is None else node.version
-                return operations.put_configs(resource, configs, version), configs
+                operations = config_nodes.change_node(resource, configs, version)
+                return operations, config_nodes.shown(resource, configs)
 
             try:
                 configs = await self._compare_and_set(path, write)
@@ -408,50 +409,6 @@ class ZooKeeperMetadata:
         await self._follower.stop()
         await self._parts.listeners.close()
         await self._commits.close()
-
-
-def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session, str]:
-    """A session, and the id of the chroot's cluster, which is created if it does not exist."""
-    hosts = config.zookeeper_connect
-    assert hosts
-    session_timeout_ms = config.zookeeper_session_timeout_ms
-    client = connect(
-        hosts,
-        session_timeout_ms=session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_timeout_ms,
-        makes_chroot=True,
-        access=access_of(config),
-    )
-    session = Session(client, hosts, session_timeout_ms / 1000)
-    try:
-        return session, _cluster_of(session, cluster_id)
-    except BaseException:
-        session.close()
-        raise
-
-
-def _cluster_of(session: Session, cluster_id: str | None) -> str:
-    stored = read_cluster_id(session)
-    if cluster_id not in (None, stored):
-        found = f"cluster {stored}" if stored else "no cluster yet"
-        raise UnusableMetadata(
-            f"the log dirs belong to cluster {cluster_id}, and in ZooKeeper on {session.hosts} "
-            f"there is {found}: their topics are not known there"
-        )
-    adoption = read_adoption(session)
-    if adoption is not None and not adoption.is_complete:
-        raise UnusableMetadata(
-            f"a cluster is being moved into ZooKeeper on {session.hosts}, and not all of it is "
-            f"there: run 'drumlin cluster adopt' again with the data of broker {adoption.node_id}"
-        )
-    session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
-    while stored is None:
-        session.create_all([layout.CLUSTER_ID.rpartition("/")[0]])
-        data = layout.encode_cluster_id(new_cluster_id())
-        with contextlib.suppress(Conflict):  # another broker has created it
-            session.commit([Create(layout.CLUSTER_ID, data)])
-        stored = read_cluster_id(session)
-    return stored
 
 
 def _read_all(session: Session, paths: Sequence[str]) -> list[Node | None]:

@@ -33,7 +33,7 @@ class ScramExchange:
     """One login: call `first`, then `answer` until it returns None."""
 
     def __init__(self, login: Scram, nonce: str | None = None) -> None:
-        self.mechanism = login.mechanism
+        self.mechanism = login.shown_as or login.mechanism
         self._hash = _HASHES[login.mechanism]
         self._password = revealed(login.password).encode()
         self._nonce = nonce or secrets.token_urlsafe(24)

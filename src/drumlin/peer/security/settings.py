@@ -82,11 +82,15 @@ class Plain:
 
 @dataclass(frozen=True)
 class Scram:
-    """SASL SCRAM, in which both sides prove that they know the password, and neither sends it."""
+    """SASL SCRAM, in which both sides prove that they know the password, and neither sends it.
+
+    `shown_as`: the mechanism's name in the handshake, where it is not SCRAM's.
+    """
 
     username: str
     password: str | Secret
     mechanism: ScramMechanism = "SCRAM-SHA-512"
+    shown_as: str | None = None
 
     def __post_init__(self) -> None:
         _check_text(self, "username")

@@ -34,6 +34,7 @@ def lake_files(folder: str, *, s3: Mapping[str, str] | None = None) -> list[str]
 
     Raises:
         LandingRefused: loads are missing.
+        StoreUnavailable: HDFS or S3 cannot be reached.
     """
     from pyarrow import fs
 
@@ -64,11 +65,14 @@ def visible(folder: str, account: S3Account) -> Visible:
         base = folder.rstrip("/")
         names, has_columns = visible_files(S3Folder(base, account))
         return Visible(base, [f"{base}/{name}" for name in names], has_columns)
+    from drumlin.spark.landing.targets.hdfs import check_answers, naming_hdfs
     from drumlin.spark.landing.targets.lake_loads import visible_loads
     from drumlin.spark.landing.targets.parquet import is_typed, open_lake
 
     files, path = open_lake(folder)
-    loads = visible_loads(files, path)
+    check_answers(files, folder)
+    with naming_hdfs(folder):
+        loads = visible_loads(files, path)
+        has_columns = bool(loads) and is_typed(files, loads[-1])
     before = folder.removesuffix(path) if folder.startswith("hdfs:") else ""
-    has_columns = bool(loads) and is_typed(files, loads[-1])
     return Visible(f"{before}{path}", [f"{before}{each}" for each in loads], has_columns)

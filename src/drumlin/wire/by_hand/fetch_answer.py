@@ -106,7 +106,7 @@ class FetchAnswers:
         self._has_session = version >= _SESSIONS_FROM
         # Length, correlation id, tags of the header, throttle time; error and session id.
         session = "hi" if self._has_session else ""
-        self._start = struct.Struct(">ii" + ("x" if flexible else "") + "4x" + session)
+        self._start = struct.Struct(">ii" + ("x" if flexible else "") + "i" + session)
         self._sizes_names = version < _TOPIC_IDS_FROM
         self._pack_head = _HEAD.pack if version >= _LOG_START_OFFSETS_FROM else _pack_head_4
         self._aborted = _ABORTED_TAGGED if flexible else _ABORTED
@@ -164,6 +164,7 @@ class FetchAnswers:
         session_id: int = _NO_SESSION,
         error: int = 0,
         endpoints: Sequence[NodeEndpoint] = (),
+        throttle_ms: int = 0,
     ) -> list[Any]:
         """The frame with its length prefix, as parts to send one after the other.
 
@@ -171,7 +172,8 @@ class FetchAnswers:
         endpoints: the endpoints of the leaders that answers name.
         """
         pieces.append(endpoints_tag(endpoints) if endpoints else self.topic_end)
-        run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
+        size = sum(map(len, pieces))
+        run = [self._head(correlation_id, topics, size, session_id, error, throttle_ms)]
         parts: list[Any] = []
         for piece in pieces:
             if type(piece) is bytes:
@@ -199,13 +201,20 @@ class FetchAnswers:
         return joined.parts(head, end)
 
     def _head(
-        self, correlation_id: int, topics: int, size: int, session_id: int, error: int
+        self,
+        correlation_id: int,
+        topics: int,
+        size: int,
+        session_id: int,
+        error: int,
+        throttle_ms: int = 0,
     ) -> bytes:
         """The bytes before the topics; `size` is that of the topics and the bytes after them."""
         if self._has_session:
-            start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
+            start = self._start.pack(0, correlation_id, throttle_ms, error, session_id)
         else:
-            start = self._start.pack(0, correlation_id) + self._count(topics)
+            start = self._start.pack(0, correlation_id, throttle_ms)
+        start += self._count(topics)
         return _INT32.pack(len(start) - _LENGTH_SIZE + size) + start[_LENGTH_SIZE:]
 
     def _all_aborted(self, aborted: Sequence[tuple[int, int]]) -> bytes:

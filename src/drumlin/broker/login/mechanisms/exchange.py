@@ -12,6 +12,13 @@ class LoginRefused(Exception):
     It must be the same whether a user does not exist or the password is wrong.
     """
 
+    def __init__(self, message: str, *, user: str | None = None, why: str | None = None) -> None:
+        """For the audit log: `user` is the name of a user that exists, `why` what the peer is not
+        told.
+        """
+        super().__init__(message)
+        self.user, self.why = user, why or message
+
 
 class Accepted(NamedTuple):
     """The peer has shown who it is."""
@@ -23,6 +30,8 @@ class Accepted(NamedTuple):
     is_by_token: bool = False
     #: How long what it has shown is valid; None: for ever.
     lifetime_ms: int | None = None
+    #: Whether the peer is no user, but a broker of this machine (`machine_secret.py`).
+    is_of_machine: bool = False
 
 
 class Exchange(Protocol):
@@ -36,10 +45,10 @@ class Exchange(Protocol):
         """
 
 
-def refused_by(mechanism: str) -> LoginRefused:
+def refused_by(mechanism: str, user: str | None = None) -> LoginRefused:
     """The refusal that tells nothing but that credentials are wrong."""
     message = (
         "Authentication failed during authentication due to invalid credentials "
         f"with SASL mechanism {mechanism}"
     )
-    return LoginRefused(message)
+    return LoginRefused(message, user=user)

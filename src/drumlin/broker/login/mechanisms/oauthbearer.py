@@ -45,10 +45,11 @@ class OAuthBearerExchange:
     def __init__(self, validate: Validate) -> None:
         self._validate = validate
         self._challenge: str | None = None
+        self._why: str | None = None
 
     def take(self, token: bytes) -> Awaitable[bytes | Accepted]:
         if self._challenge is not None:
-            raise LoginRefused(self._challenge)
+            raise LoginRefused(self._challenge, why=self._why)
         matched = _FIRST.fullmatch(token) if len(token) <= _TOKEN_BYTES_MAX else None
         if matched is None:
             raise LoginRefused("Authentication failed: invalid OAUTHBEARER client first message")
@@ -67,7 +68,8 @@ class OAuthBearerExchange:
     async def _end(self, token: str, other: str) -> bytes | Accepted:
         try:
             bearer = await self._validate(token)
-        except TokenRefused:
+        except TokenRefused as refusal:
+            self._why = str(refusal)
             self._challenge = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             return self._challenge.encode()
         if other and other != bearer.name:

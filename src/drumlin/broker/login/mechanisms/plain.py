@@ -32,7 +32,8 @@ class PlainExchange:
         known = self._passwords.get(name)
         expected = password.swapcase() if known is None else known.reveal()
         if not hmac.compare_digest(expected.encode(), password.encode()) or known is None:
-            raise LoginRefused("Authentication failed: Invalid username or password")
+            user = None if known is None else name
+            raise LoginRefused("Authentication failed: Invalid username or password", user=user)
         if other and other != name:
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different "

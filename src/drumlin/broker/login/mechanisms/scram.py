@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from drumlin.broker.login.mechanisms.exchange import Accepted, LoginRefused, refused_by
 
@@ -89,19 +89,33 @@ class ScramCredential:
         )
 
 
+class TokenLogin(NamedTuple):
+    """What a broker knows of a delegation token that logs in (KIP-48)."""
+
+    credential: ScramCredential
+    #: The user's name whose token it is.
+    owner: str
+    lifetime_ms: int
+
+
+class Credentials(NamedTuple):
+    """Where credentials are found, by mechanism and name of the user or id of the token."""
+
+    of_user: Callable[[str, str], ScramCredential | None]
+    of_token: Callable[[str, str], TokenLogin | None]
+
+
 class ScramExchange:
     """One login."""
 
-    def __init__(
-        self, mechanism: str, credential_of: Callable[[str], ScramCredential | None]
-    ) -> None:
+    def __init__(self, mechanism: str, credentials: Credentials) -> None:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
-        self._credential_of = credential_of
+        self._credentials = credentials
         self._name = self._header = self._first_messages = ""
         self._nonces: tuple[str, ...] = ()
         self._credential: ScramCredential | None = None
-        self._is_known = False
+        self._accepted: Accepted | None = None
 
     def take(self, token: bytes) -> bytes | Accepted:
         try:
@@ -123,9 +137,9 @@ class ScramExchange:
                 "from username"
             )
         self._header = matched["header"]
-        credential = self._credential_of(self._name)
-        self._is_known = credential is not None
-        self._credential = credential or self._made_up()
+        is_token = _extensions(matched["extensions"]).get("tokenauth", "").lower() == "true"
+        found = self._token() if is_token else self._user()
+        self._credential = found or self._made_up()
         nonce = matched["nonce"] + secrets.token_urlsafe(24)
         # Before 2.6.1, librdkafka repeats its own part of it, which Apache Kafka took before 3.7.2.
         # The proof covers what was sent, and ours with it, either way.
@@ -148,14 +162,33 @@ class ScramExchange:
             raise refused_by(self._mechanism)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         shown = hashlib.new(self._hash, client_key).digest()
-        if not hmac.compare_digest(shown, credential.stored_key) or not self._is_known:
-            raise refused_by(self._mechanism)
+        if not hmac.compare_digest(shown, credential.stored_key) or self._accepted is None:
+            raise refused_by(self._mechanism, self._accepted and self._accepted.name)
         proved = hmac.digest(credential.server_key, message, self._hash)
-        return Accepted(b"v=" + base64.b64encode(proved), self._name)
+        return self._accepted._replace(token=b"v=" + base64.b64encode(proved))
+
+    def _user(self) -> ScramCredential | None:
+        found = self._credentials.of_user(self._mechanism, self._name)
+        if found is not None:
+            self._accepted = Accepted(b"", self._name)
+        return found
+
+    def _token(self) -> ScramCredential | None:
+        found = self._credentials.of_token(self._mechanism, self._name)
+        if found is None:
+            return None
+        self._accepted = Accepted(b"", found.owner, is_by_token=True, lifetime_ms=found.lifetime_ms)
+        return found.credential
 
     def _made_up(self) -> ScramCredential:
         salt = hmac.digest(_MADE_UP, self._name.encode(), "sha256")[:24]
         return ScramCredential(salt, secrets.token_bytes(32), b"", ITERATIONS_MIN)
+
+
+def _extensions(text: str) -> dict[str, str]:
+    """Extensions as a first message has them, each with a comma before it."""
+    pairs = (each.partition("=") for each in text.split(",")[1:])
+    return {name: value for name, _, value in pairs}
 
 
 def _unescaped(name: str) -> str:

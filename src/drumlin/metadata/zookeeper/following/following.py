@@ -180,8 +180,9 @@ class Follower:
         await self.topics.look_at([name for name, is_topic in below if is_topic])
         mended = {name for name, is_topic in below if not is_topic}
         await self.topics.look_at(sorted(mended), is_all=True)
-        if layout.CONFIG_CHANGES in paths:
+        if any(each in paths for each in self._configs.folders):
             await self._configs.look()
+        if layout.CONFIG_CHANGES in paths:
             await self.topics.look()  # for those with a formerly unreadable configuration
             await self.leaders.settle_all()  # an unclean election may be allowed now
         if _DUTIES in paths:

@@ -1,7 +1,8 @@
 """Changes of configurations by others: applied to the image and reported.
 
-A change is announced by a sequential node below `/config/changes`, as Apache Kafka's tools do; a
-change without such a node goes unnoticed. The nodes are removed after some time, as in Kafka.
+A change is announced by a sequential node below `/config/changes`, or of ACLs elsewhere, as Apache
+Kafka's tools do; a change without such a node goes unnoticed. The nodes are removed after some
+time, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.reading import config_names, read_configs
 from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.acl_nodes import ACL_CHANGES
+from drumlin.metadata.zookeeper.znodes.config_nodes import ANNOUNCED
 from drumlin.metadata.zookeeper.znodes.operations import Delete
 from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
 _TOGETHER: Final = 500
+#: A broker does not start without these.
+_NEEDED: Final = (ResourceType.BROKER, ResourceType.ACL)
 #: The time for which Kafka keeps these nodes.
 _KEPT_MS: Final = 15 * 60 * 1000
 
@@ -36,18 +41,22 @@ class ConfigChanges:
         self._parts = parts
         self._interrupt = interrupt
         self._clock = clock
-        #: The nodes seen below `/config/changes`, and their times by ZooKeeper's clock.
+        #: The announcements seen, and their times by ZooKeeper's clock.
         self._seen: dict[str, int] = {}
+        self._has_acls = bool(parts.config.value("authorizer.class.name"))
+        #: The parents of announcements that are followed.
+        self.folders = (layout.CONFIG_CHANGES, *(ACL_CHANGES if self._has_acls else ()))
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
         """Read all configurations; returns the topics whose configuration is unreadable.
 
         Raises:
-            UnusableMetadata: the broker is starting, and a broker's configuration is unreadable.
+            UnusableMetadata: the broker is starting, and a broker's configuration is unreadable, or
+            an ACL, which may be one that denies.
         """
         image, run = self._parts.image, self._parts.commits.run
-        _, self._seen = await run(_read_changes, {})
-        resources = await run(_resources, image.all_configured())
+        _, self._seen = await run(_read_changes, self.folders, {})
+        resources = await run(_resources, image.all_configured(), self._has_acls)
         unreadable: set[str] = set()
         for start in range(0, len(resources), _TOGETHER):
             some = resources[start : start + _TOGETHER]
@@ -72,7 +81,7 @@ class ConfigChanges:
         is_first: bool,
     ) -> set[str]:
         missing = [each for each in asked if each not in found]
-        if is_first and any(each.type is ResourceType.BROKER for each in missing):
+        if is_first and any(each.type in _NEEDED for each in missing):
             raise UnusableMetadata("; ".join(problems))
         for problem in problems:
             self._parts.report(f"{problem}; what is known of it stays, a new topic is not served")
@@ -80,15 +89,16 @@ class ConfigChanges:
 
     async def look(self) -> None:
         """Read the configurations whose changes were announced."""
-        changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
+        run = self._parts.commits.run
+        changed, self._seen = await run(_read_changes, self.folders, self._seen)
         expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
-        old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
+        old = [path for path, created_ms in self._seen.items() if created_ms < expired_ms]
         for each in changed:
             if isinstance(each, UnreadableNode):
                 self._parts.report(str(each))
             else:
                 await self._take(each)
-        await self._parts.commits.run(_remove, old)
+        await run(_remove, old)
 
     async def _take(self, resource: Resource) -> None:
         async with self._parts.locks.of(resource):
@@ -104,26 +114,30 @@ class ConfigChanges:
             self._parts.listeners.tell(ConfigsChanged(resource, found[resource]))
 
 
-def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
+def _resources(session: Session, known: Sequence[Resource], has_acls: bool) -> list[Resource]:
     """The resources that have a configuration now, or have one in the image."""
-    return list(dict.fromkeys([*config_names(session), *known]))
+    return list(dict.fromkeys([*config_names(session, has_acls=has_acls), *known]))
 
 
 def _read_changes(
-    session: Session, seen: Mapping[str, int]
+    session: Session, folders: Sequence[str], seen: Mapping[str, int]
 ) -> tuple[list[Resource | UnreadableNode], dict[str, int]]:
     """The resources of new announcements, without repetition, and all existing announcements."""
     changed: dict[Resource | UnreadableNode, None] = {}
-    names = session.children(layout.CONFIG_CHANGES, is_watched=True)
-    now = {name: seen[name] for name in names if name in seen}
-    new = sorted(name for name in names if name not in seen)
-    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
-    for path, name, node in zip(paths, new, session.read(paths), strict=True):
+    names = session.children_of(folders, is_watched=True)
+    listed = [
+        f"{folder}/{name}"
+        for folder, each in zip(folders, names, strict=True)
+        for name in sorted(each)
+    ]
+    now = {path: seen[path] for path in listed if path in seen}
+    new = [path for path in listed if path not in seen]
+    for path, node in zip(new, session.read(new), strict=True):
         if node is None:
             continue
-        now[name] = node.created_ms
+        now[path] = node.created_ms
         try:
-            resource = layout.decode_config_change(path, node.data)
+            resource = ANNOUNCED[path.rpartition("/")[0]](path, node.data)
         except UnreadableNode as error:
             changed[error] = None
         else:
@@ -132,8 +146,7 @@ def _read_changes(
     return list(changed), now
 
 
-def _remove(session: Session, names: Sequence[str]) -> None:
-    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
+def _remove(session: Session, paths: Sequence[str]) -> None:
     session.commit_all(
         [[Delete(path)] for path in paths]
     )  # another broker may have removed some already

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.security import CREATOR_ALL_ACL
 
+from drumlin.metadata.zookeeper.znodes.layout import is_secret
 from drumlin.metadata.zookeeper.znodes.operations import (
     Check,
     Create,
@@ -79,6 +81,8 @@ class Session:
     def __init__(self, client: KazooClient, hosts: str, timeout_s: float) -> None:
         self.hosts = hosts
         self._client = client
+        #: Of nodes with secrets; others are as the client creates them.
+        self._secret_acl = None if client.default_acl is None else CREATOR_ALL_ACL
         self._timeout_s = timeout_s
         self._connected = threading.Event()
         self._awaited = threading.Event()
@@ -221,7 +225,19 @@ class Session:
         """Create these nodes and their parents, if missing."""
         for path in paths:
             self._await_connection()
-            self._get(self._client.ensure_path_async(path), path)
+            acl = self._secret_acl if is_secret(path) else None
+            self._get(self._client.ensure_path_async(path, acl), path)
+
+    def close_secrets(self, paths: Sequence[str]) -> list[str]:
+        """Let only this client's user read these nodes; returns those that others could read."""
+        answers = self._ask(self._client.get_acls_async, paths)
+        is_open = [
+            path
+            for path, answer in zip(paths, answers, strict=True)
+            if answer is not None and any(each.id.scheme == "world" for each in answer[0])
+        ]
+        self._ask(lambda path: self._client.set_acls_async(path, CREATOR_ALL_ACL), is_open)
+        return is_open
 
     def commit(self, transaction: Transaction) -> None:
         """Commit a transaction.
@@ -250,8 +266,20 @@ class Session:
     def _begin(self, transaction: Transaction) -> Any:
         request = self._client.transaction()
         for each in transaction:
-            _add(request, each)
+            self._add(request, each)
         return request.commit_async()
+
+    def _add(self, request: TransactionRequest, operation: Operation) -> None:
+        match operation:
+            case Create(path, data, is_ephemeral, is_sequence):
+                acl = self._secret_acl if is_secret(path) else None
+                request.create(path, data, acl, is_ephemeral, is_sequence)
+            case Replace(path, data, version):
+                request.set_data(path, data, version)
+            case Delete(path, version):
+                request.delete(path, version)
+            case Check(path, version):
+                request.check(path, version)
 
     def _end(self, result: Any, transaction: Transaction) -> Conflict | ZooKeeperFailure | None:
         try:
@@ -275,18 +303,6 @@ class Session:
 
 #: Errors of operations in a failed transaction that were not its cause.
 _FOLLOWING: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-
-
-def _add(request: TransactionRequest, operation: Operation) -> None:
-    match operation:
-        case Create(path, data, is_ephemeral, is_sequence):
-            request.create(path, data, ephemeral=is_ephemeral, sequence=is_sequence)
-        case Replace(path, data, version):
-            request.set_data(path, data, version)
-        case Delete(path, version):
-            request.delete(path, version)
-        case Check(path, version):
-            request.check(path, version)
 
 
 def _facts(stat: Any) -> tuple[int, int, int, int]:

@@ -22,7 +22,7 @@ from drumlin.metadata.image import (
 from drumlin.metadata.rules.leadership import never_led
 from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.states import known_state, read_state
-from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes, layout, own_layout
 from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
 from drumlin.storage.directory.partition_metadata import decode_uuid
@@ -136,15 +136,19 @@ def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment
     return known_state(index, assignment, *state)
 
 
-def config_names(session: Session) -> list[Resource]:
-    """The resources that have a configuration."""
+def config_names(session: Session, *, has_acls: bool) -> list[Resource]:
+    """The resources that have a configuration. `has_acls`: with ACLs."""
     kinds = layout.config_kinds()
     names = session.children_of(list(kinds))
-    return [
+    found = [
         layout.resource_named(kind, name)
         for kind, each in zip(kinds.values(), names, strict=True)
         for name in each
     ]
+    parents = list(acl_nodes.ACL_PARENTS) if has_acls else []
+    for parent, each in zip(parents, session.children_of(parents), strict=True):
+        found += [acl_nodes.acl_resource(parent, name) for name in each]
+    return [each for each in found if each is not None]
 
 
 def read_configs(
@@ -155,11 +159,12 @@ def read_configs(
     A topic's configuration with an invalid value counts as unreadable. Configurations of brokers
     and groups are checked where they are used.
     """
-    paths = [layout.config_path(each) for each in resources]
+    paths = [config_nodes.node_path(each) for each in resources]
     found, problems = {}, []
     for resource, path, node in zip(resources, paths, session.read(paths), strict=True):
         try:
-            configs = {} if node is None else layout.decode_configs(path, node.data)
+            stored = {} if node is None else config_nodes.decode_node(resource, node.data)
+            configs = config_nodes.shown(resource, stored)
             if resource.type is ResourceType.TOPIC:
                 parse_overrides(configs)
         except UnreadableNode as error:

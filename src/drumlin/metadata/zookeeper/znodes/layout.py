@@ -77,9 +77,12 @@ _KINDS: Final = {
     ResourceType.TOPIC: "topics",
     ResourceType.BROKER: "brokers",
     ResourceType.GROUP: "groups",
+    ResourceType.USER: "users",
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
+#: Below these are secrets, which only those may read who may change them (`zookeeper.set.acl`).
+SECRET: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 #: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: Topic ids that Kafka reserves: the absent id, and the id of KRaft's metadata log.
@@ -169,6 +172,8 @@ def config_entity(resource: Resource) -> str:
         name = name or _DEFAULT
     elif resource.type is ResourceType.GROUP:
         name = quote(name, safe="").replace(".", "%2E")
+    elif resource.type is ResourceType.USER:
+        name = _user_node(name)
     return f"{_KINDS[resource.type]}/{name}"
 
 
@@ -176,16 +181,33 @@ def config_path(resource: Resource) -> str:
     return f"/config/{config_entity(resource)}"
 
 
+def _user_node(name: str) -> str:
+    """The name of a user's node, escaped as Kafka does it; two names would be none for a node."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def is_secret(path: str) -> bool:
+    """Whether the node has secrets, or is the parent of such nodes."""
+    return path.startswith(SECRET)
+
+
 def config_kinds() -> Mapping[str, ResourceType]:
     """The parent nodes of configurations, and the types of their resources."""
     return {f"/config/{kind}": each for kind, each in _TYPES.items()}
 
 
-def resource_named(kind: ResourceType, name: str) -> Resource:
-    """The resource whose configuration is in the node of this name."""
+def resource_named(kind: ResourceType, name: str) -> Resource | None:
+    """The resource whose configuration is in the node of this name; None for all users, who have
+    quotas alone.
+    """
     if kind is ResourceType.BROKER:
         return Resource(kind, "" if name == _DEFAULT else name)
-    return Resource(kind, unquote(name) if kind is ResourceType.GROUP else name)
+    if kind is ResourceType.TOPIC:
+        return Resource(kind, name)
+    is_nobody = kind is ResourceType.USER and (name == _DEFAULT or "/" in name)
+    return None if is_nobody else Resource(kind, unquote(name))
 
 
 def is_topic_name(name: str) -> bool:
@@ -208,7 +230,9 @@ def encode_broker(broker: BrokerState, timestamp_ms: int) -> bytes:
     first = broker.endpoints[0] if broker.endpoints else None
     fields: dict[str, Any] = {
         "features": {},
-        "listener_security_protocol_map": {each.listener: "PLAINTEXT" for each in broker.endpoints},
+        "listener_security_protocol_map": {
+            each.listener: each.protocol for each in broker.endpoints
+        },
         "endpoints": [
             f"{each.listener}://{_bracketed(each.host)}:{each.port}" for each in broker.endpoints
         ],
@@ -226,15 +250,20 @@ def decode_broker(path: str, node_id: int, data: bytes) -> BrokerState:
     rack, listed = fields.get("rack"), fields.get("endpoints")
     if not isinstance(listed, list):
         raise UnreadableNode(path, "its endpoints are not a list")
-    endpoints = tuple(_endpoint(path, as_text(path, each, "an endpoint")) for each in listed)
+    listed_protocols = fields.get("listener_security_protocol_map", {})
+    protocols = as_object(path, listed_protocols, "its protocols")
+    endpoints = tuple(
+        _endpoint(path, as_text(path, each, "an endpoint"), protocols) for each in listed
+    )
     return BrokerState(node_id, None if rack is None else as_text(path, rack, "rack"), endpoints)
 
 
-def _endpoint(path: str, text: str) -> Endpoint:
+def _endpoint(path: str, text: str, protocols: Mapping[str, Any]) -> Endpoint:
     found = _ENDPOINT.fullmatch(text)
     if found is None or int(found["port"]) > _PORT_MAX:
         raise UnreadableNode(path, f"{text!r} is no endpoint")
-    return Endpoint(found["listener"], found["host"].strip("[]"), int(found["port"]))
+    protocol = as_text(path, protocols.get(found["listener"], "PLAINTEXT"), "a protocol")
+    return Endpoint(found["listener"], found["host"].strip("[]"), int(found["port"]), protocol)
 
 
 def encode_topic(
@@ -362,8 +391,8 @@ def encode_config_change(resource: Resource) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> Resource | None:
-    """The resource whose configuration has changed; None for users and clients, which are not used
-    here.
+    """The resource whose configuration has changed; None for clients and addresses, which are not
+    used here.
     """
     fields = versioned(path, data, (1, 2))
     if fields["version"] == 1:

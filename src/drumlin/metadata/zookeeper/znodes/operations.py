@@ -175,17 +175,3 @@ def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
     brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
     folders: Folders = dict.fromkeys(sorted(brokers))
     return Create(layout.deleted_path(topic.topic_id), layout.encode_folders(folders))
-
-
-def put_configs(
-    resource: Resource, configs: Mapping[str, str], version: int | None
-) -> Iterator[Operation]:
-    """Replace a configuration and announce it. `version`: that of its node; None if there
-    is none.
-    """
-    path, data = layout.config_path(resource), layout.encode_configs(configs)
-    yield Create(path, data) if version is None else Replace(path, data, version)
-    if resource.type is ResourceType.TOPIC:
-        yield Check(layout.topic_path(resource.name))  # fails if the topic has been deleted
-    change = layout.encode_config_change(resource)
-    yield Create(layout.CONFIG_CHANGE_PREFIX, change, is_sequence=True)

@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
 from drumlin.spark.landing.rows.mode import Period
 from drumlin.spark.landing.rows.record_files import WRITTEN, ArrowFolder, write_files
 from drumlin.spark.landing.targets.columns import agreed_period
+from drumlin.spark.landing.targets.hdfs import check_answers, hdfs_files, naming_hdfs
 from drumlin.spark.landing.targets.lake_format import (
     ASIDE,
     BYTES,
@@ -78,6 +80,11 @@ class Lake:
         self._aside = f"{self._folder}/{ASIDE}/{uuid.uuid4()}"
 
     def position(self, _partitions: Collection[int] = ()) -> Position | None:
+        check_answers(self._files, self._url)
+        with naming_hdfs(self._url):
+            return self._position()
+
+    def _position(self) -> Position | None:
         self._newest = self._find_newest()
         if self._newest < 0:
             self._check_empty()
@@ -97,19 +104,21 @@ class Lake:
     def complete(self) -> None:
         """Complete the merge that the newest load tells of."""
         if self._merge is not None:
-            complete(self._files, self._folder, self._merge)
+            with naming_hdfs(self._url):
+                complete(self._files, self._folder, self._merge)
 
     def add(self, batch: Batch, position: Position) -> Added:
         self.complete()  # before anything that is old is removed
         self._columns = grown(self._columns, batch.rows, self._url)
-        try:
-            self._files.create_dir(self._aside)
-            folder = partial(_folder, self._url, f"{self._aside}/")
-            write = partial(write_files, folder, self._period)
-            written = batch.map(write, WRITTEN).collect()
-            self.show(written, batch, position)
-        finally:
-            self.tidy()
+        folder = partial(_folder, self._url, f"{self._aside}/")
+        write = partial(_write, self._url, partial(write_files, folder, self._period))
+        with naming_hdfs(self._url):
+            try:
+                self._files.create_dir(self._aside)
+                written = batch.map(write, WRITTEN).collect()
+                self.show(written, batch, position)
+            finally:
+                self.tidy()
         return Added(sum(each.records for each in written), sum(each.size for each in written))
 
     def show(self, written: Collection[Row], batch: Batch, position: Position) -> None:
@@ -155,6 +164,10 @@ class Lake:
 
     def compact(self) -> None:
         """Merge small loads into one, which changes no row."""
+        with naming_hdfs(self._url):
+            self._compact()
+
+    def _compact(self) -> None:
         position = self.position()
         self.complete()
         loads = small_loads(self._files, self._folder)
@@ -214,13 +227,19 @@ def open_lake(url: str) -> tuple[fs.FileSystem, str]:
     """The lake's file system, and the lake's path in it."""
     parts = urlsplit(url)
     if parts.scheme == "hdfs":
-        from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, even in tasks
-
-        # Kept out of fsspec's cache: a forked process clears the cache, and would wait forever for
-        # this client's threads, which do not exist in the fork.
-        hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True)
-        return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), parts.path
+        with naming_hdfs(url):
+            return hdfs_files(parts), parts.path
     return fs.LocalFileSystem(), str(Path(url).absolute())
+
+
+def _write(
+    url: str,
+    write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.Table]:
+    """Write a task's files, with errors that name the lake."""
+    with naming_hdfs(url):
+        yield from write(batches)
 
 
 def _folder(url: str, prefix: str) -> ArrowFolder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from drumlin.serving.folder_urls import folder_of
 from drumlin.serving.targets import without_password
@@ -108,6 +108,7 @@ def _lake(url: str, path: str, period: Period | None, account: S3Account) -> Tar
             f"delta:{without_password(path)}"
         )
     if parts.scheme == "hdfs":
+        _check_hdfs(path, parts)
         try:
             import hdfs_native  # noqa: F401
         except ModuleNotFoundError as error:
@@ -117,6 +118,26 @@ def _lake(url: str, path: str, period: Period | None, account: S3Account) -> Tar
     from drumlin.spark.landing.targets.parquet import Lake
 
     return Lake(path, period)
+
+
+def _check_hdfs(url: str, parts: SplitResult) -> None:
+    """
+    Raises:
+        ValueError: it names no folder in HDFS.
+    """
+    try:
+        is_place = parts.port is None or bool(parts.hostname)
+    except ValueError:  # the port is no number
+        is_place = False
+    if (
+        not is_place
+        or not url.startswith("hdfs://")
+        or not parts.path.strip("/")
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
+        raise ValueError(f"{without_password(url)!r}: expected hdfs://HOST:PORT/FOLDER")
 
 
 def _folder(url: str) -> str:

@@ -1,16 +1,12 @@
-"""Client quotas: none can be set, but requests are checked by Apache Kafka's rules.
-
-Setting one is refused with a message, as a quota without effect would be a false promise. Removing
-one succeeds, as in Kafka if the quota does not exist.
-"""
+"""Requests about client quotas: their checks by Kafka's rules, and what a filter matches."""
 
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, TYPES, Entity
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -18,8 +14,6 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.alter_client_quotas import OpData
     from drumlin.wire.protocol.describe_client_quotas import ComponentData
 
-_USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
-TYPES: Final = (_USER, _CLIENT_ID, _IP)
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 #: The largest value of each key; None if the value may be a fraction.
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
@@ -28,18 +22,37 @@ _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-_OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": 2**31 - 1}
+_OF_ADDRESSES: Final[Mapping[str, int | None]] = {CONNECTION_RATE: 2**31 - 1}
 
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, message)
 
 
-async def check_filter(components: tuple[ComponentData, ...]) -> None:
+class Filter(NamedTuple):
+    """What a request wants to know: the wanted name of each type, or any name."""
+
+    names: Mapping[str, str | None]
+    any_of: frozenset[str]
+    #: Whether entities with further types are left out.
+    is_strict: bool
+
+    def matches(self, entity: Entity) -> bool:
+        types = self.names.keys() | self.any_of
+        if self.is_strict and (not types or len(entity) > len(types)):
+            return False
+        return types <= entity.keys() and all(
+            entity[entity_type] == name for entity_type, name in self.names.items()
+        )
+
+
+async def checked_filter(components: tuple[ComponentData, ...], *, is_strict: bool) -> Filter:
     """
     Raises:
         KafkaError: the filter is not valid.
     """
+    names: dict[str, str | None] = {}
+    any_of = set()
     seen: set[str] = set()
     for each in components:
         if not each.entity_type:
@@ -53,37 +66,40 @@ async def check_filter(components: tuple[ComponentData, ...]) -> None:
             raise _invalid(f"there is no match type {each.match_type}")
         if (each.match_type == _EXACT) != (each.match is not None):
             raise _invalid("a name is for an exact match, and for no other")
+        if each.match_type == _SPECIFIED:
+            any_of.add(each.entity_type)
+        else:
+            names[each.entity_type] = each.match
         seen.add(each.entity_type)
         await give_way()
-    if _IP in seen and len(seen) > 1:
+    if IP in seen and len(seen) > 1:
         raise _invalid("quotas are for an IP, or for users and client ids")
+    return Filter(names, frozenset(any_of), is_strict)
 
 
-async def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> None:
-    """Check the changes of one entity's quotas.
-
-    `entity`: its names by type; None stands for the default of a type.
+async def checked_changes(entity: Entity, ops: tuple[OpData, ...]) -> dict[str, str | None]:
+    """The changes of one entity's quotas, as they are kept; None removes one.
 
     Raises:
-        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION if a quota would be set.
+        KafkaError: INVALID_REQUEST.
     """
+    changes: dict[str, str | None] = {}
     keys = _keys_of(entity)
     seen: set[str] = set()
-    sets_one = False
     for op in ops:
         if op.key in seen:
             raise _invalid(f"key {op.key!r} is named more than once")
         if not op.remove:
             _check_value(keys, op.key, op.value)
-            sets_one = True
+            _check_address(entity.get(IP))
         seen.add(op.key)
+        if op.key in keys:
+            changes[op.key] = None if op.remove else repr(op.value)
         await give_way()
-    if sets_one:
-        message = "quotas are not enforced here: one that is set would have no effect"
-        raise KafkaError(ErrorCode.unsupported_version, message)
+    return changes
 
 
-def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
+def _keys_of(entity: Entity) -> Mapping[str, int | None]:
     """The keys that a quota of this entity may have."""
     if not entity:
         raise _invalid("a quota is for some entity")
@@ -92,32 +108,41 @@ def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
             raise _invalid(f"there is no entity type {entity_type!r}")
         if name == "":
             raise _invalid(f"an entity of type {entity_type!r} must have a name")
-    if _IP not in entity:
+    if IP not in entity:
         return _OF_CLIENTS
     if len(entity) > 1:
         raise _invalid("quotas are for an IP, or for users and client ids")
-    address = entity[_IP]
+    address = entity[IP]
     if address is not None and not _may_be_address(address):
         raise _invalid(f"{address!r} is no IP address, nor a host")
     return _OF_ADDRESSES
 
 
+def _check_address(address: str | None) -> None:
+    if address is not None and not _is_address(address):
+        raise _invalid(f"{address!r} is no IP address; names of hosts are not looked up here")
+
+
 def _may_be_address(text: str) -> bool:
     """Whether this may be an IP address; host names are not resolved, as that could take long."""
+    return _is_address(text) or (not text.isspace() and " " not in text)
+
+
+def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return not text.isspace() and " " not in text
+        return False
     return True
 
 
 def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:
     if key not in keys:
         raise _invalid(f"there is no key {key!r} for such an entity")
-    if value <= 0:
+    if not value > 0:
         raise _invalid(f"{key} must be above 0, not {value:g}")
     largest = keys[key]
-    if largest is None or math.isnan(value):
+    if largest is None:
         return
     if value > largest:
         raise _invalid(f"{key} must be {largest} at most, not {value:g}")

@@ -1,0 +1,46 @@
+"""Both brokers with a listener of TLS beside their plain one, and the same certificates."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+
+from bench.brokers import KAFKA_JVM, Broker
+from bench.dial import Dial, through_tls
+from bench.harness import Options
+from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
+from rig.servers.certificates import Certificates
+from rig.servers.secured_kafka import SecuredKafka
+
+
+class TlsBroker(Broker):
+    """A broker that is asked in the plain, and whose loads come through TLS."""
+
+    def __init__(
+        self, name: str, process: DrumlinWithListeners | SecuredKafka, context: ssl.SSLContext
+    ) -> None:
+        super().__init__(name, process)
+        self.tls_port = int(process.addresses["tls"].rpartition(":")[2])
+        self.context = context
+
+    @property
+    def dial(self) -> Dial:
+        return through_tls(self.tls_port, self.context)
+
+
+@contextlib.contextmanager
+def both_with_tls(options: Options) -> Iterator[tuple[TlsBroker, TlsBroker]]:
+    """Drumlin and Apache Kafka, both running and both empty."""
+    certificates = Certificates(options.directory / "certificates")
+    context = ssl.create_default_context(cafile=certificates.path("ca.crt"))
+    with contextlib.ExitStack() as stack:
+        folders = [options.directory / name for name in ("drumlin", "kafka")]
+        for each in folders:
+            each.mkdir()
+        ours = DrumlinWithListeners(folders[0], certificates)
+        theirs = SecuredKafka(folders[1], certificates, jvm=KAFKA_JVM)
+        for server in (ours, theirs):
+            stack.enter_context(contextlib.closing(server))
+            server.start()
+        yield TlsBroker("Drumlin", ours, context), TlsBroker("Kafka", theirs, context)

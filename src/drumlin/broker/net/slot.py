@@ -1,0 +1,26 @@
+"""The place of one answer in the order of a connection's answers."""
+
+from __future__ import annotations
+
+from drumlin.broker.loop.later import LaterParts, Parts
+
+
+class Slot:
+    """A started request that is not answered on the wire yet."""
+
+    __slots__ = (
+        "answer_bytes",
+        "done",
+        "later",
+        "lets_pass",
+        "parts",
+        "request_bytes",
+    )
+
+    def __init__(self, later: LaterParts | None, request_bytes: int) -> None:
+        self.later = later
+        self.lets_pass = later is not None and later.lets_pass
+        self.request_bytes = request_bytes
+        self.done = False
+        self.parts: Parts | None = None
+        self.answer_bytes = 0  # without slices of files

@@ -1,0 +1,84 @@
+"""The quotas of a broker's clients, as the metadata say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.quotas.connection_rates import ConnectionRates
+from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, entity_of, quotas_in
+from drumlin.broker.quotas.mutations import MutationQuota
+from drumlin.broker.quotas.rate import Window
+from drumlin.broker.quotas.rate_quota import RateQuota
+from drumlin.metadata.image import ClusterImage, Resource
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+
+_TYPE: Final = "User:"
+_FETCH_BYTES_MAX: Final = 2**31 - 1
+
+
+class ClientQuotas:
+    """All limits, and what was used of them. The broker asks `active`, which is mostly None."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self.produced = RateQuota(window)
+        self.fetched = RateQuota(window)
+        #: In per cent of a processor.
+        self.request_time = RateQuota(window, throttle_ms_max=window.sample_ms)
+        self.mutations = MutationQuota(
+            Window(
+                config.controller_quota_window_num,
+                config.controller_quota_window_size_seconds * 1000,
+            )
+        )
+        self.connections = ConnectionRates(window)
+        self._limits = {
+            "producer_byte_rate": self.produced.limits,
+            "consumer_byte_rate": self.fetched.limits,
+            "request_percentage": self.request_time.limits,
+            "controller_mutation_rate": self.mutations.limits,
+        }
+
+    @property
+    def active(self) -> ClientQuotas | None:
+        """This, if there is any limit of requests."""
+        return self if any(self._limits.values()) else None
+
+    def now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def fetch_bytes_max(self, client: tuple[str, str]) -> int:
+        """The most bytes that a fetch can get."""
+        most = self.fetched.at_once_max(*client)
+        return _FETCH_BYTES_MAX if most is None else int(min(most, _FETCH_BYTES_MAX))
+
+    def delay_of_fetch(self, client: tuple[str, str], size: int) -> int:
+        """Count what a fetch has found; or the time to wait before it gets something."""
+        now_ms = self.now_ms()
+        overdue_ms = self.request_time.overdue_ms(*client, now_ms)
+        return overdue_ms or self.fetched.admit(*client, size, now_ms)
+
+    def learn(self, image: ClusterImage) -> None:
+        """Take all quotas that there are."""
+        for resource, configs in quotas_in(image):
+            self.put(resource, configs)
+
+    def put(self, resource: Resource, configs: Mapping[str, str]) -> None:
+        """Replace the quotas of an entity."""
+        entity = entity_of(resource)
+        if IP in entity:
+            rate = configs.get(CONNECTION_RATE)
+            self.connections.put(entity[IP], None if rate is None else float(rate))
+            return
+        for key, limits in self._limits.items():
+            limits.put(entity, float(configs[key]) if key in configs else None)
+
+
+def user_of(principal: str) -> str:
+    """The name by which quotas know a principal."""
+    return principal.removeprefix(_TYPE)

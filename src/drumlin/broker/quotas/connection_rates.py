@@ -1,0 +1,91 @@
+"""Limits on the rate of new connections (KIP-612). Pure.
+
+- Of the broker, and of a listener: the next one is accepted later. The listener of brokers, if it
+  is not the only one, is under its own limit alone.
+- Of an address: a connection that goes too far is accepted, and closed after some time, as its
+  client would come again at once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final
+
+from drumlin.broker.quotas.limits import Other
+from drumlin.broker.quotas.rate import SampledRate, Window
+from drumlin.broker.quotas.usages import Usages
+
+UNLIMITED: Final = 2**31 - 1
+#: The name of the broker's own limit among those of listeners.
+BROKER: Final = ""
+
+
+class ConnectionRates:
+    """The limits, and how many connections have come."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._rates: dict[str, tuple[float, SampledRate]] = {}
+        self._exempt: str | None = None
+        self._of_addresses: dict[str | None, float] = {}
+        self._usages = Usages(SampledRate)
+
+    def limit(self, rates: Mapping[str, float], exempt: str | None = None) -> None:
+        """Set the limits of the broker and of listeners, by name.
+
+        exempt: the listener that is under its own limit alone.
+        """
+        self._exempt = exempt
+        kept = self._rates
+        self._rates = {
+            name: (rate, kept[name][1] if name in kept else SampledRate())
+            for name, rate in rates.items()
+            if rate < UNLIMITED
+        }
+
+    def put(self, address: str | None, rate: float | None) -> None:
+        """Set the limit of an address, or by None of all without one; a rate of None removes it."""
+        key = None if address is None else _plain(address)
+        if rate is None:
+            self._of_addresses.pop(key, None)
+        else:
+            self._of_addresses[key] = rate
+
+    def pause_ms(self, listener: str, now_ms: int) -> int:
+        """Count a connection; returns the time for which the listener has to accept no other."""
+        pause_ms = 0
+        for name in (listener,) if listener == self._exempt else (BROKER, listener):
+            if name in self._rates:
+                bound, rate = self._rates[name]
+                pause_ms = max(pause_ms, self._counted(rate, bound, now_ms))
+        return pause_ms
+
+    def delay_ms(self, address: str, now_ms: int) -> int:
+        """The time after which a connection from there is to be closed; 0 if it is let in."""
+        limits = self._of_addresses
+        if not limits:
+            return 0
+        plain = _plain(address)
+        bound = limits.get(plain, limits.get(None))
+        if bound is None:
+            return 0
+        rate = self._usages.of((Other.NONE, plain), now_ms)
+        delay_ms = self._counted(rate, bound, now_ms)
+        if delay_ms:
+            rate.record(self._window, -1, now_ms)
+        return delay_ms
+
+    def _counted(self, rate: SampledRate, bound: float, now_ms: int) -> int:
+        rate.record(self._window, 1, now_ms)
+        return min(rate.throttle_ms(self._window, bound, now_ms), self._window.sample_ms)
+
+
+def _plain(text: str) -> str:
+    """An address in the one form in which it is compared."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)

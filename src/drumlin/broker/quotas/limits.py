@@ -1,0 +1,77 @@
+"""The limits of one kind that clients have, and which of them is that of a client. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple, TypeAlias
+
+from drumlin.broker.quotas.entities import CLIENT_ID, USER, Entity
+
+
+class Other(enum.Enum):
+    """What an owner has in place of a name."""
+
+    #: The default, for all who have no limit of their own.
+    DEFAULT = enum.auto()
+    #: The owner is not of this type: the limit is for all of them together.
+    NONE = enum.auto()
+
+
+#: A user and a client id.
+Owner: TypeAlias = tuple[str | Other, str | Other]
+_DEFAULT: Final = Other.DEFAULT
+_NONE: Final = Other.NONE
+
+
+class Limit(NamedTuple):
+    """A limit, and those who share it: a user, all who use a client id, or a user's client."""
+
+    bound: float
+    shared_by: Owner
+
+
+class ClientLimits:
+    """The limits of one kind, by their owners."""
+
+    def __init__(self) -> None:
+        self._bounds: dict[Owner, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._bounds)
+
+    def put(self, entity: Entity, bound: float | None) -> None:
+        """Set the limit of an entity; None removes it."""
+        owner = _part(entity, USER), _part(entity, CLIENT_ID)
+        if bound is None:
+            self._bounds.pop(owner, None)
+        else:
+            self._bounds[owner] = bound
+
+    def find(self, user: str, client_id: str) -> Limit | None:
+        """The limit of a client: the first that exists in Kafka's order."""
+        bounds = self._bounds
+        if not bounds:
+            return None
+        both, of_user, of_client = (user, client_id), (user, _NONE), (_NONE, client_id)
+        order: tuple[tuple[Owner, Owner], ...] = (
+            (both, both),
+            ((user, _DEFAULT), both),
+            (of_user, of_user),
+            ((_DEFAULT, client_id), both),
+            ((_DEFAULT, _DEFAULT), both),
+            ((_DEFAULT, _NONE), of_user),
+            (of_client, of_client),
+            ((_NONE, _DEFAULT), of_client),
+        )
+        for owner, shared_by in order:
+            bound = bounds.get(owner)
+            if bound is not None:
+                return Limit(bound, shared_by)
+        return None
+
+
+def _part(entity: Entity, entity_type: str) -> str | Other:
+    if entity_type not in entity:
+        return _NONE
+    name = entity[entity_type]
+    return _DEFAULT if name is None else name

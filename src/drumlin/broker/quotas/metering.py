@@ -1,0 +1,125 @@
+"""Metering: counts what a request uses, tells the client how long to wait, and makes it wait.
+
+The answer goes out at once; then nothing of the connection is read until the time has passed
+(KIP-219). Requests of brokers among each other do not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from drumlin.broker.loop.later import Later, LaterParts, Parts
+from drumlin.broker.quotas.client_quotas import ClientQuotas, user_of
+from drumlin.wire.apis import NAMES
+from drumlin.wire.throttle_times import throttle_ms_in, with_throttle_ms
+
+if TYPE_CHECKING:
+    from drumlin.broker.rights.session import Session
+    from drumlin.wire.messages import RequestHeader
+
+_PRODUCE: Final = "produce"
+_FETCH: Final = "fetch"
+_OF_BROKERS: Final = frozenset(
+    {
+        "delete_share_group_state",
+        "initialize_share_group_state",
+        "read_share_group_state",
+        "read_share_group_state_summary",
+        "write_share_group_state",
+        "write_txn_markers",
+    }
+)
+_NS_PER_PERCENT: Final = 10_000_000  # of a second
+
+
+class Metered(Protocol):
+    """A connection, as quotas see it."""
+
+    session: Session
+    #: Whether it is another broker's, which replicates by it.
+    is_replicas: bool
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing and start no request for that long."""
+
+
+def metered(
+    quotas: ClientQuotas,
+    connection: Metered,
+    header: RequestHeader,
+    frame_bytes: int,
+    start: Callable[[], Parts | LaterParts | None],
+) -> Parts | LaterParts | None:
+    """Start a request by `start`; its answer says how long to wait.
+
+    Raises:
+        MalformedMessage: by `start`.
+    """
+    meter = Meter(quotas, connection, header, frame_bytes)
+    began_ns = time.thread_time_ns()
+    answer = start()
+    meter.spent_ns = time.thread_time_ns() - began_ns
+    if meter.is_exempt:  # which of a fetch is known now
+        return answer
+    if not isinstance(answer, Later):
+        return meter.charged(answer)
+    told: LaterParts = Later(lets_pass=answer.lets_pass, give_up=answer.cancel)
+
+    def settled(answered: LaterParts) -> None:
+        try:
+            parts = answered.result()
+        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+            told.settle(None, error)
+        else:
+            told.settle(meter.charged(parts))
+
+    answer.when_settled(settled)
+    return told
+
+
+class Meter:
+    """What one request uses."""
+
+    __slots__ = ("_api", "_connection", "_frame_bytes", "_header", "_quotas", "spent_ns")
+
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        connection: Metered,
+        header: RequestHeader,
+        frame_bytes: int,
+    ) -> None:
+        self._quotas, self._connection = quotas, connection
+        self._header = header
+        self._frame_bytes = frame_bytes
+        self._api = NAMES.get(header.api_key, "")
+        self.spent_ns = 0
+
+    @property
+    def is_exempt(self) -> bool:
+        if self._api == _FETCH:
+            return self._connection.is_replicas
+        return self._api in _OF_BROKERS
+
+    def charged(self, parts: Parts | None) -> Parts | None:
+        """Count the request, and mute the connection if it has used too much; the answer, which
+        tells so. None: the request has no answer.
+        """
+        quotas, header = self._quotas, self._header
+        client = user_of(self._connection.session.principal), header.client_id or ""
+        now_ms = quotas.now_ms()
+        throttle_ms = 0
+        if self._api == _PRODUCE:
+            throttle_ms = quotas.produced.record(*client, self._frame_bytes, now_ms)
+        if parts is None:
+            self._connection.mute(throttle_ms)
+            return None
+        percent = self.spent_ns / _NS_PER_PERCENT
+        throttle_ms = max(throttle_ms, quotas.request_time.record(*client, percent, now_ms))
+        told_ms = throttle_ms_in(self._api, header.api_version, parts)
+        self._connection.mute(max(throttle_ms, told_ms))
+        if throttle_ms <= told_ms:
+            return parts
+        return with_throttle_ms(self._api, header.api_version, parts, throttle_ms)

@@ -1,0 +1,83 @@
+"""The quota on changes of the metadata: partitions created and deleted (KIP-599). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from drumlin.broker.quotas.limits import ClientLimits
+from drumlin.broker.quotas.rate import Window
+from drumlin.broker.quotas.token_bucket import TokenBucket
+from drumlin.broker.quotas.usages import Usages
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO
+
+
+class MutationQuota:
+    """The limits, and what was used of them."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.limits = ClientLimits()
+        self._usages = Usages(TokenBucket)
+
+    def for_request(
+        self, user: str, client_id: str, now_ms: Callable[[], int], *, is_strict: bool
+    ) -> Mutations | None:
+        """What a request of a client may still change; None if it has no limit.
+
+        is_strict: whether a change is refused when the quota is used up. Otherwise it is made, and
+            the client has to wait afterwards.
+        """
+        limit = self.limits.find(user, client_id)
+        if limit is None:
+            return None
+        bucket = self._usages.of(limit.shared_by, now_ms())
+        return Mutations(bucket, self.window, limit.bound, now_ms, is_strict=is_strict)
+
+
+class Mutations:
+    """The changes of one request."""
+
+    def __init__(
+        self,
+        bucket: TokenBucket,
+        window: Window,
+        bound: float,
+        now_ms: Callable[[], int],
+        *,
+        is_strict: bool,
+    ) -> None:
+        self._bucket, self._window, self._bound = bucket, window, bound
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self._ends_ms = 0
+
+    def take(self, partitions: int) -> None:
+        """Count partitions that are about to be created or deleted.
+
+        Raises:
+            KafkaError: THROTTLING_QUOTA_EXCEEDED; they must not be.
+        """
+        now_ms = self._now_ms()
+        if self._is_strict and self._owed_ms(now_ms):
+            message = "The throttling quota has been exceeded."
+            raise KafkaError(ErrorCode.throttling_quota_exceeded, message)
+        self._bucket.take(self._window, self._bound, partitions, now_ms)
+        if not self._is_strict:
+            self._owed_ms(now_ms)
+
+    def _owed_ms(self, now_ms: int) -> int:
+        throttle_ms = self._bucket.throttle_ms(self._window, self._bound, now_ms)
+        if throttle_ms:
+            self._ends_ms = now_ms + throttle_ms
+        return throttle_ms
+
+    def throttle_time(self) -> timedelta:
+        """The time for which the client has to wait."""
+        return timedelta(milliseconds=max(0, self._ends_ms - self._now_ms()))
+
+
+def throttle_time_of(mutations: Mutations | None) -> timedelta:
+    """The throttle time of a request's answer."""
+    return ZERO if mutations is None else mutations.throttle_time()

@@ -1,0 +1,57 @@
+"""A quota on a rate: bytes produced or fetched, or time that requests take. Pure."""
+
+from __future__ import annotations
+
+from drumlin.broker.quotas.limits import ClientLimits
+from drumlin.broker.quotas.rate import THROTTLE_MS_MAX, SampledRate, Window
+from drumlin.broker.quotas.usages import Usages
+
+
+class RateQuota:
+    """The limits of one kind, and what was used of them."""
+
+    def __init__(self, window: Window, *, throttle_ms_max: int = THROTTLE_MS_MAX) -> None:
+        self._window = window
+        self._throttle_ms_max = throttle_ms_max
+        self.limits = ClientLimits()
+        self._usages = Usages(SampledRate)
+
+    def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count what a client has used; returns the time for which it has to wait."""
+        limit = self.limits.find(user, client_id)
+        if limit is None:
+            return 0
+        usage = self._usages.of(limit.shared_by, now_ms)
+        usage.record(self._window, value, now_ms)
+        return self._throttle_ms(usage, limit.bound, now_ms)
+
+    def admit(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count what a client is about to get, if it need not wait.
+
+        Returns the time to wait before it may get that. What is more than the whole window has room
+        for would have to wait for ever, so it is counted as soon as there is no other in the
+        window.
+        """
+        limit = self.limits.find(user, client_id)
+        if limit is None:
+            return 0
+        usage = self._usages.of(limit.shared_by, now_ms)
+        used, _ = usage.measure(self._window, now_ms)
+        usage.record(self._window, value, now_ms)
+        throttle_ms = self._throttle_ms(usage, limit.bound, now_ms)
+        if throttle_ms and used > 0:
+            usage.record(self._window, -value, now_ms)
+            return throttle_ms
+        return 0
+
+    def overdue_ms(self, user: str, client_id: str, now_ms: int) -> int:
+        """The time for which a client still has to wait for what it has used before."""
+        return self.record(user, client_id, 0, now_ms)
+
+    def at_once_max(self, user: str, client_id: str) -> float | None:
+        """The most that a client can get without having to wait in any case."""
+        limit = self.limits.find(user, client_id)
+        return None if limit is None else limit.bound * self._window.full_ms / 1000
+
+    def _throttle_ms(self, usage: SampledRate, bound: float, now_ms: int) -> int:
+        return min(usage.throttle_ms(self._window, bound, now_ms), self._throttle_ms_max)

@@ -1,0 +1,49 @@
+"""What clients have used, of one kind, by those who share a limit. Pure.
+
+A stranger may come with any number of client ids. So usages are forgotten an hour after their last
+change, as in Kafka; and beyond a number of them, the one that has not changed for longest is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final, Generic, TypeVar
+
+from drumlin.broker.quotas.limits import Other, Owner
+
+_EXPIRES_MS: Final = 3_600_000
+_KEPT_MAX: Final = 20_000
+#: Longer names are kept as their hash.
+_NAME_MAX: Final = 256
+
+T = TypeVar("T")
+
+
+class Usages(Generic[T]):
+    """The usage of each owner, made when first asked for."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._kept: dict[object, tuple[T, int]] = {}  # the longest unused first
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, owner: Owner, now_ms: int) -> T:
+        """The usage of an owner, which is about to change."""
+        kept = self._kept
+        key = _short(owner[0]), _short(owner[1])
+        found = kept.pop(key, None)
+        usage = self._make() if found is None else found[0]
+        kept[key] = usage, now_ms
+        oldest = next(iter(kept))
+        if len(kept) > _KEPT_MAX or now_ms - kept[oldest][1] >= _EXPIRES_MS:
+            del kept[oldest]
+        return usage
+
+
+def _short(name: str | Other) -> object:
+    if isinstance(name, Other) or len(name) <= _NAME_MAX:
+        return name
+    return blake2b(name.encode(errors="surrogatepass"), digest_size=32).digest()

@@ -1,0 +1,144 @@
+"""The audit log: who wanted what, from where, whether that was allowed, and by which rule.
+
+It is the logger `drumlin.audit`, with one line of JSON each. By its level it tells
+
+- INFO: what was denied, and logins that have failed;
+- DEBUG: also logins, and what was allowed;
+- TRACE: each time, where it otherwise tells the same at most once a minute, and only so much of all
+  together, with the number of what was left out.
+
+It never tells a secret, nor a name by which somebody has tried to log in that no user has: that is
+often a password.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumlin.broker.rights.acls import Kind, Operation
+    from drumlin.broker.rights.authorizer import Authorizer
+    from drumlin.broker.rights.session import Session
+
+_log = logging.getLogger("drumlin.audit")
+
+#: Kafka's level below DEBUG.
+_TRACE: Final = 5
+_PERIOD_S: Final = 60.0
+#: Lines in a period: of users, and of peers that cannot log in.
+_LINES_MAX: Final = 6000
+_LINES_OF_STRANGERS_MAX: Final = 600
+#: Characters of a value that a client has chosen.
+_SHOWN_MAX: Final = 250
+
+
+class _Sampled:
+    """Lets each thing through once in a period, and so many things of all."""
+
+    def __init__(self, lines_max: int, clock: Callable[[], float]) -> None:
+        self._lines_max, self._clock = lines_max, clock
+        self._told: set[object] = set()
+        self._left_out = 0
+        self._ends_at_s = 0.0
+
+    def lets_through(self, thing: object) -> bool:
+        now = self._clock()
+        if now >= self._ends_at_s:
+            if self._left_out:
+                _write("left out", logging.INFO, count=self._left_out)
+            self._told.clear()
+            self._left_out, self._ends_at_s = 0, now + _PERIOD_S
+        if _log.isEnabledFor(_TRACE):
+            return True
+        if thing in self._told or len(self._told) >= self._lines_max:
+            self._left_out += 1
+            return False
+        self._told.add(thing)
+        return True
+
+
+class Audit:
+    """What is told, of one broker."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._of_users = _Sampled(_LINES_MAX, clock)
+        self._of_strangers = _Sampled(_LINES_OF_STRANGERS_MAX, clock)
+        #: Whether to call `decision` for what is allowed, too.
+        self.tells_allowed = False
+
+    def look_at_level(self) -> None:
+        """Notice another level of the logger. Called every second."""
+        self.tells_allowed = _log.isEnabledFor(logging.DEBUG)
+
+    def decision(
+        self,
+        authorizer: Authorizer,
+        session: Session,
+        asked: tuple[Operation, Kind, str],
+        api: str | None,
+    ) -> None:
+        """Tell what somebody may do, or may not."""
+        operation, kind, name = asked
+        decided = authorizer.decide(session.principal, session.host, *asked)
+        level = logging.DEBUG if decided.is_allowed else logging.INFO
+        thing = (session.principal, session.host, decided.is_allowed, *asked)
+        if not _log.isEnabledFor(level) or not self._of_users.lets_through(thing):
+            return
+        _write(
+            "allowed" if decided.is_allowed else "denied",
+            level,
+            principal=session.principal,
+            host=session.host,
+            listener=session.listener,
+            operation=operation.name,
+            kind=kind.name,
+            name=name,
+            api=api,
+            rule=decided.rule,
+        )
+
+    def login(self, session: Session, mechanism: str) -> None:
+        """Tell that somebody has logged in."""
+        thing = (session.principal, session.host, mechanism)
+        if self.tells_allowed and self._of_users.lets_through(thing):
+            _write(
+                "logged in",
+                logging.DEBUG,
+                principal=session.principal,
+                host=session.host,
+                listener=session.listener,
+                mechanism=mechanism,
+            )
+
+    def failed_login(
+        self, host: str, listener: str, mechanism: str, user: str | None, why: str
+    ) -> None:
+        """Tell that somebody could not log in; `user`: the name, if there is such a user."""
+        thing = (host, listener, mechanism, user, why)
+        if _log.isEnabledFor(logging.INFO) and self._of_strangers.lets_through(thing):
+            _write(
+                "login failed",
+                logging.INFO,
+                user=user,
+                host=host,
+                listener=listener,
+                mechanism=mechanism,
+                why=why,
+            )
+
+
+#: Of this process.
+AUDIT: Final = Audit()
+
+
+def _write(event: str, level: int, **values: Any) -> None:
+    shown = {
+        name: value[:_SHOWN_MAX] if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+    _log.log(level, "%s", json.dumps({"event": event, **shown}))

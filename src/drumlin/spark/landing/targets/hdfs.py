@@ -1,0 +1,97 @@
+"""HDFS as landings use it: whether it can be reached is known soon, and its errors name it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Final
+from urllib.parse import SplitResult
+
+from pyarrow import fs
+
+from drumlin.spark.landing.targets.target import LandingRefused, StoreUnavailable
+
+_ANSWER_S: Final = 10.0
+#: `hdfs-native` would try for minutes, and say nothing: a landing tries again by itself.
+_OPTIONS: Final = {"dfs.client.failover.max.attempts": "2"}
+#: How `hdfs-native` writes an error that Python has no class for.
+_TOLD: Final = re.compile(r"(?P<kind>[A-Z]\w+)(?:\((?P<rest>.*)\))?", re.DOTALL)
+#: While name nodes or data nodes start, or change places.
+_PASSES: Final = re.compile(
+    r"DataTransferError|\b(SafeMode|Standby|Retriable)Exception\b|could only be written to"
+)
+
+
+def hdfs_files(parts: SplitResult) -> fs.FileSystem:
+    """The file system of an `hdfs://…` URL."""
+    from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, even in tasks
+
+    # Kept out of fsspec's cache: a forked process clears the cache, and would wait forever for
+    # this client's threads, which do not exist in the fork.
+    hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True, **_OPTIONS)
+    return fs.PyFileSystem(fs.FSSpecHandler(hadoop))
+
+
+def check_answers(files: fs.FileSystem, url: str) -> None:
+    """Ask the name nodes of a URL something; do nothing for other file systems.
+
+    `hdfs-native` waits forever for a name node that is silent.
+
+    Raises:
+        StoreUnavailable, LandingRefused: there is no answer soon, or it is an error.
+    """
+    if not _is_of_hdfs(url):
+        return
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            files.get_file_info("/")
+            answers.put(None)
+        except (OSError, RuntimeError) as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        failure = answers.get(timeout=_ANSWER_S)
+    except Empty:
+        text = f"{url}: HDFS cannot be reached: no answer within {_ANSWER_S:g} s"
+        raise StoreUnavailable(text) from None
+    if failure is not None:
+        with naming_hdfs(url):
+            raise failure
+
+
+@contextmanager
+def naming_hdfs(url: str) -> Iterator[None]:
+    """
+    Raises:
+        StoreUnavailable, LandingRefused: what HDFS has said, if the URL is of HDFS.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # Not what has a class of its own, as FileNotFoundError or an error of the brokers.
+        is_told = type(error) is OSError or (
+            type(error) is RuntimeError and _TOLD.fullmatch(str(error))
+        )
+        if not is_told or not _is_of_hdfs(url):
+            raise
+        raise _hdfs_error(url, error) from error
+
+
+def _is_of_hdfs(url: str) -> bool:
+    return url.startswith("hdfs:")
+
+
+def _hdfs_error(url: str, error: OSError | RuntimeError) -> LandingRefused | StoreUnavailable:
+    """What an error of HDFS means."""
+    text = str(error)
+    told = _TOLD.fullmatch(text)
+    line = (told["rest"] or told["kind"] if told else text).strip('"').partition("\\n")[0][:300]
+    if isinstance(error, OSError) or _PASSES.search(text):
+        return StoreUnavailable(f"{url}: HDFS cannot be reached: {line}")
+    return LandingRefused(f"{url}: HDFS refuses this: {line}")

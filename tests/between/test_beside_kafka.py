@@ -1,0 +1,242 @@
+"""ACLs and users in the znodes of a real Apache Kafka 3.9: it and a Drumlin take turns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import pbkdf2_hmac
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumlin.broker.rights.acls import Kind, Operation, Pattern, Permission
+from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes
+from drumlin.metadata.zookeeper.znodes.operations import Replace
+from drumlin.peer.security.scram import ScramExchange
+from drumlin.peer.security.settings import Scram
+from rig.brokers.secured_brokers import SecuredMember
+from rig.data.raw import RawClient
+from rig.data.secured_between import LISTENER
+from rig.ports import free_ports
+from rig.servers.running import running
+from rig.servers.zookeeper import running_zookeeper
+from rig.servers.zookeeper_kafka import ZooKeeperKafka
+from rig.servers.zookeeper_operator import Operator
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.slow, pytest.mark.deep]
+
+_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_NAMES = ("alice", "ü", "u ~*/", "<default>", "a+b%20")
+Acl = tuple[int, int, str, str, str, int, int]
+_ACLS: list[Acl] = [
+    (Kind.TOPIC, Pattern.LITERAL, "orders", "User:alice", "*", Operation.READ, Permission.ALLOW),
+    (Kind.TOPIC, Pattern.LITERAL, "orders", "User:a,b", "::1", Operation.ALL, Permission.DENY),
+    (Kind.TOPIC, Pattern.LITERAL, "*", "User:*", "*", Operation.DESCRIBE_CONFIGS, Permission.ALLOW),
+    (Kind.TOPIC, Pattern.PREFIXED, "a:b", "User:ü", "*", Operation.ALTER_CONFIGS, Permission.ALLOW),
+    (Kind.GROUP, Pattern.PREFIXED, "g ü", "User:bob", "*", Operation.READ, Permission.ALLOW),
+    (
+        Kind.CLUSTER,
+        Pattern.LITERAL,
+        "kafka-cluster",
+        "User:x",
+        "10.0.0.1",
+        Operation.CLUSTER_ACTION,
+        Permission.ALLOW,
+    ),
+    (
+        Kind.TRANSACTIONAL_ID,
+        Pattern.LITERAL,
+        "t:1",
+        "User:CN=a, O=b",
+        "*",
+        Operation.WRITE,
+        Permission.ALLOW,
+    ),
+    (
+        Kind.DELEGATION_TOKEN,
+        Pattern.LITERAL,
+        "d",
+        "User:b",
+        "*",
+        Operation.DESCRIBE,
+        Permission.ALLOW,
+    ),
+    (Kind.USER, Pattern.LITERAL, "u", "User:b", "*", Operation.CREATE_TOKENS, Permission.ALLOW),
+]
+_MORE: list[Acl] = [
+    (Kind.TOPIC, Pattern.LITERAL, "orders", "User:bob", "*", Operation.WRITE, Permission.ALLOW),
+    (Kind.TOPIC, Pattern.PREFIXED, "new-", "User:bob", "*", Operation.CREATE, Permission.DENY),
+]
+
+
+@pytest.fixture
+def chroot(tmp_path: Path) -> Iterator[str]:
+    with running_zookeeper(tmp_path) as server:
+        yield f"{server.address}/kafka"
+
+
+def _settings(plain: int, login: int) -> dict[str, str]:
+    listed = f"PLAINTEXT://127.0.0.1:{plain},{LISTENER}://127.0.0.1:{login}"
+    start = f"listener.name.{LISTENER.lower()}."
+    modules = {
+        f"{start}{mechanism.lower()}.sasl.jaas.config": f"{_MODULE} required;"
+        for mechanism in _NUMBERS
+    }
+    return modules | {
+        "listeners": listed,
+        "advertised.listeners": listed,
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{LISTENER}:SASL_PLAINTEXT",
+        f"{start}sasl.enabled.mechanisms": ",".join(_NUMBERS),
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def _fields(acl: Acl) -> dict[str, Any]:
+    names = (
+        "resource_type",
+        "resource_pattern_type",
+        "resource_name",
+        "principal",
+        "host",
+        "operation",
+        "permission_type",
+    )
+    return dict(zip(names, acl, strict=True))
+
+
+def _create(admin: RawClient, acls: list[Acl]) -> None:
+    answer = admin.ask("create_acls", 3, creations=[_fields(each) for each in acls])
+    assert [each.error_code for each in answer.results] == [0] * len(acls), answer
+
+
+def _acls(admin: RawClient) -> set[Acl]:
+    """All that there are."""
+    anything = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    answer = admin.ask("describe_acls", 3, **anything)
+    assert answer.error_code == 0
+    return {
+        (
+            int(each.resource_type),
+            int(each.pattern_type),
+            each.resource_name,
+            acl.principal,
+            acl.host,
+            int(acl.operation),
+            int(acl.permission_type),
+        )
+        for each in answer.resources
+        for acl in each.acls
+    }
+
+
+def _make_users(admin: RawClient, *names: str) -> None:
+    upsertions = []
+    for mechanism, number in _NUMBERS.items():
+        for name in names:
+            salt = os.urandom(16)
+            hash_name = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
+            salted = pbkdf2_hmac(hash_name, name.encode(), salt, 4096)
+            known = {"name": name, "mechanism": number, "iterations": 4096}
+            upsertions.append({**known, "salt": salt, "salted_password": salted})
+    answer = admin.ask("alter_user_scram_credentials", 0, upsertions=upsertions)
+    assert {each.error_code for each in answer.results} == {0}, answer
+
+
+def _logs_in(port: int, name: str, mechanism: str) -> bool:
+    """Whether the user's name is its password."""
+    with RawClient(port) as client:
+        assert client.ask("sasl_handshake", 1, mechanism=mechanism).error_code == 0
+        exchange = ScramExchange(Scram(name, name, mechanism))  # type: ignore[arg-type]
+        message: bytes | None = exchange.first()
+        while message is not None:
+            answer = client.ask("sasl_authenticate", 2, auth_bytes=message)
+            if answer.error_code:
+                return False
+            message = exchange.answer(answer.auth_bytes)
+    return True
+
+
+def _check_nodes(operator: Operator) -> None:
+    """Each node is what we would have written."""
+    for parent in acl_nodes.ACL_PARENTS:
+        for name in operator.client.get_children(parent):
+            _check_node(operator, acl_nodes.acl_resource(parent, name))
+    for name in _NAMES:
+        _check_node(operator, Resource(ResourceType.USER, name))
+
+
+def _check_node(operator: Operator, resource: Resource) -> None:
+    path = config_nodes.node_path(resource)
+    found = operator.get(path)
+    configs = config_nodes.decode_node(resource, found)
+    (written,) = config_nodes.put_node(resource, configs, 0)
+    assert written == Replace(path, found, 0)
+
+
+def test_each_understands_what_the_other_one_has_written(tmp_path: Path, chroot: str) -> None:
+    ports = free_ports(2)
+    settings = _settings(*ports)
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    kafka = ZooKeeperKafka(folder, chroot, settings)
+    kafka.port = ports[0]
+    with running(kafka), RawClient(kafka.port) as admin:
+        _create(admin, _ACLS)
+        assert _acls(admin) == set(_ACLS)
+        _make_users(admin, *_NAMES)
+        kafka.terminate(60)
+
+    operator = Operator(chroot)
+    _check_nodes(operator)
+    drumlin = SecuredMember(tmp_path / "drumlin", 2, chroot, _settings(*free_ports(2)))
+    drumlin.start()
+    try:
+        with RawClient(drumlin.port) as admin:
+            assert _acls(admin) == set(_ACLS)
+            login_port = int(drumlin.configured["listeners"].rpartition(":")[2])
+            for name in _NAMES:
+                for mechanism in _NUMBERS:
+                    assert _logs_in(login_port, name, mechanism), (name, mechanism)
+            _create(admin, _MORE)
+            gone = _ACLS[0]
+            only = {
+                "resource_type_filter": gone[0],
+                "resource_name_filter": gone[2],
+                "pattern_type_filter": gone[1],
+                "principal_filter": gone[3],
+                "host_filter": None,
+                "operation": 1,
+                "permission_type": 1,
+            }
+            answer = admin.ask("delete_acls", 3, filters=[only])
+            assert len(answer.filter_results[0].matching_acls) == 1
+            _make_users(admin, "new ~user")
+            gone_user = {"name": "alice", "mechanism": 1}
+            admin.ask("alter_user_scram_credentials", 0, deletions=[gone_user])
+            now = _acls(admin)
+            assert now == {*_ACLS[1:], *_MORE}
+        drumlin.stop()
+    finally:
+        drumlin.close()
+        operator.close()
+    drumlin.check_output()
+
+    with running(kafka), RawClient(kafka.port) as admin:
+        assert _acls(admin) == now
+        # Kafka takes no name with other characters, not even of a user that it has made.
+        for name in filter(str.isascii, (*_NAMES[1:], "new ~user")):
+            assert _logs_in(ports[1], name, "SCRAM-SHA-256"), name
+        assert _logs_in(ports[1], "alice", "SCRAM-SHA-512")
+        assert not _logs_in(ports[1], "alice", "SCRAM-SHA-256")

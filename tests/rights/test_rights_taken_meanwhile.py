@@ -1,0 +1,56 @@
+"""A right that is taken while a long request is worked on: the rest of it is not done."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from drumlin.broker.handlers import alter_partition_reassignments, elect_leaders
+from drumlin.broker.rights.acls import Operation
+from rig.data.messages import build
+
+_UNKNOWN, _DENIED = 3, 31
+_CHUNK = 500
+_PARTITIONS = list(range(2 * _CHUNK))
+
+
+class _Context:
+    """The right is there when the request comes, and for one chunk of it."""
+
+    def __init__(self) -> None:
+        self.broker = SimpleNamespace(metadata=SimpleNamespace(image=SimpleNamespace(topics={})))
+        self._left = 2
+
+    def may_cluster(self, operation: Operation) -> bool:
+        assert operation is Operation.ALTER
+        self._left -= 1
+        return self._left >= 0
+
+
+def _handled(module: Any, api: str, **fields: Any) -> Any:
+    request = build(api, 1, {"timeout": 1000, **fields})
+    return asyncio.run(module.handle(_Context(), request))
+
+
+def test_an_election() -> None:
+    topics = [{"topic": "t", "partitions": _PARTITIONS}]
+    answer = _handled(elect_leaders, "elect_leaders", election_type=0, topic_partitions=topics)
+    assert answer.error_code == _DENIED
+    (told,) = answer.replica_election_results
+    codes = [int(each.error_code) for each in told.partition_result]
+    assert codes == [_UNKNOWN] * _CHUNK + [_DENIED] * _CHUNK
+
+
+def test_a_reassignment() -> None:
+    wanted = [{"partition_index": each, "replicas": [1]} for each in _PARTITIONS]
+    answer = _handled(
+        alter_partition_reassignments,
+        "alter_partition_reassignments",
+        allow_replication_factor_change=True,
+        topics=[{"name": "t", "partitions": wanted}],
+    )
+    assert answer.error_code == _DENIED
+    (told,) = answer.responses
+    codes = [int(each.error_code) for each in told.partitions]
+    assert codes == [_UNKNOWN] * _CHUNK + [_DENIED] * _CHUNK
