@@ -1,4 +1,4 @@
-"""ACLs and users in the znodes of a real Apache Kafka 3.9: it and a Drumlin take turns."""
+"""ACLs, users and quotas in the znodes of a real Apache Kafka 3.9: it and a Drumlin take turns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import pytest
 
 from drumlin.broker.rights.acls import Kind, Operation, Pattern, Permission
 from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.store.store import MetadataStore
 from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes
 from drumlin.metadata.zookeeper.znodes.operations import Replace
 from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.settings import Scram
+from metadata.stores import stores_at
 from rig.brokers.secured_brokers import SecuredMember
 from rig.data.raw import RawClient
 from rig.data.secured_between import LISTENER
@@ -168,6 +170,67 @@ def _logs_in(port: int, name: str, mechanism: str) -> bool:
     return True
 
 
+#: Owners of quotas as the protocol has them, and the paths that are their names here.
+_OWNERS: dict[str, dict[str, str | None]] = {
+    "users/ali%20ce%2A": {"user": "ali ce*"},
+    "users/alice": {"user": "alice"},
+    "users/<default>": {"user": None},
+    "users/pair/clients/a%20b": {"user": "pair", "client-id": "a b"},
+    "clients/<default>": {"client-id": None},
+    "ips/10.0.0.1": {"ip": "10.0.0.1"},
+}
+
+
+def _quotas(path: str) -> dict[str, str]:
+    """As Kafka writes them."""
+    if path.startswith("ips/"):
+        return {"connection_creation_rate": "10"}
+    return {"producer_byte_rate": "1024", "request_percentage": "50.5"}
+
+
+def _alter_quotas(admin: RawClient) -> None:
+    entries = [
+        {
+            "entity": [{"entity_type": each, "entity_name": name} for each, name in entity.items()],
+            "ops": [{"key": key, "value": float(text)} for key, text in _quotas(path).items()],
+        }
+        for path, entity in _OWNERS.items()
+    ]
+    answer = admin.ask("alter_client_quotas", 1, entries=entries, validate_only=False)
+    assert [each.error_code for each in answer.entries] == [0] * len(entries), answer
+
+
+def _described_quotas(admin: RawClient) -> dict[tuple[tuple[str, str | None], ...], dict[str, Any]]:
+    answer = admin.ask("describe_client_quotas", 1, components=[], strict=False)
+    return {
+        tuple((each.entity_type, each.entity_name) for each in entry.entity): {
+            each.key: each.value for each in entry.values
+        }
+        for entry in answer.entries
+    }
+
+
+async def _take_quotas(store: MetadataStore) -> None:
+    """What Kafka has written is known, and may be changed."""
+    for path in _OWNERS:
+        resource = Resource(ResourceType.QUOTA, path)
+        assert store.image.configs(resource) == _quotas(path)
+        key = next(iter(_quotas(path)))
+        await store.alter_configs(resource, lambda _, key=key: {key: "77.0"})  # type: ignore[misc]
+    new = Resource(ResourceType.QUOTA, "users/new/clients/<default>")
+    await store.alter_configs(new, lambda _: {"consumer_byte_rate": "5.0"})
+    assert set(store.image.configured(ResourceType.USER)) == set(_NAMES)
+
+
+def _check_quotas(found: dict[tuple[tuple[str, str | None], ...], dict[str, Any]]) -> None:
+    """Kafka knows what `_take_quotas` has changed."""
+    for path, entity in _OWNERS.items():
+        first, *others = _quotas(path)
+        unchanged = {each: float(_quotas(path)[each]) for each in others}
+        assert found[tuple(entity.items())] == {first: 77.0, **unchanged}
+    assert found[(("user", "new"), ("client-id", None))] == {"consumer_byte_rate": 5.0}
+
+
 def _check_nodes(operator: Operator) -> None:
     """Each node is what we would have written."""
     for parent in acl_nodes.ACL_PARENTS:
@@ -196,10 +259,12 @@ def test_each_understands_what_the_other_one_has_written(tmp_path: Path, chroot:
         _create(admin, _ACLS)
         assert _acls(admin) == set(_ACLS)
         _make_users(admin, *_NAMES)
+        _alter_quotas(admin)
         kafka.terminate(60)
 
     operator = Operator(chroot)
     _check_nodes(operator)
+    stores_at(chroot, node_id=3).run(_take_quotas)
     drumlin = SecuredMember(tmp_path / "drumlin", 2, chroot, _settings(*free_ports(2)))
     drumlin.start()
     try:
@@ -240,3 +305,4 @@ def test_each_understands_what_the_other_one_has_written(tmp_path: Path, chroot:
             assert _logs_in(ports[1], name, "SCRAM-SHA-256"), name
         assert _logs_in(ports[1], "alice", "SCRAM-SHA-512")
         assert not _logs_in(ports[1], "alice", "SCRAM-SHA-256")
+        _check_quotas(_described_quotas(admin))

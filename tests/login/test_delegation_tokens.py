@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from login.conftest import Peer
+from rig.brokers.secured_drumlin import SecuredDrumlin
 from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
@@ -307,6 +308,16 @@ def test_for_another_owner(peer: Peer, bob: RawClient, alice: RawClient) -> None
     (described,) = [each for each in _described(bob).values() if each.token_id == token.token_id]
     assert (described.principal_name, described.token_requester_principal_name) == ("alice", "bob")
     assert _renew(bob, token.hmac, _HOUR).error_code == _MISMATCH  # who asked is no renewer
+
+
+def test_owners_are_users(secured: SecuredDrumlin) -> None:
+    """Not asked of Apache Kafka. Nobody may log in as the user of that name."""
+    peer = Peer(secured.login_port, "alice", secured.port)
+    wanted = {"owner_principal_type": "Group", "owner_principal_name": "alice"}
+    with secured.login("bob") as bob, _granted(peer, _USER, "Group:alice", _CREATE_TOKENS):
+        wait_until(lambda: _create(bob, **wanted).error_code != _DENIED, "the right to be known")
+        refused = _create(bob, **wanted)
+    assert (refused.error_code, refused.token_id, refused.hmac) == (_BAD_TYPE, "", b"")
 
 
 def test_described(alice: RawClient, bob: RawClient) -> None:

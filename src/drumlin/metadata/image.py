@@ -30,7 +30,7 @@ class ResourceType(enum.IntEnum):
     USER = 256
     #: A resource pattern of ACLs; the keys are its ACLs.
     ACL = 257
-    #: An owner of client quotas: see `broker/quotas/entities.py`.
+    #: An owner of client quotas, called by its path in ZooKeeper: users/alice/clients/<default>.
     QUOTA = 258
     #: A delegation token.
     TOKEN = 259

@@ -79,7 +79,7 @@ def test_what_kafka_writes_is_read() -> None:
 def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str) -> None:
     data = b'{"version":2,"entity_path":"%b"}' % entity.encode()
     assert layout.encode_config_change(resource) == data
-    assert layout.decode_config_change("/c", data) == resource
+    assert layout.decode_config_change("/c", data) == [resource]
     assert layout.config_path(resource) == f"/config/{entity}"
     kind, _, name = entity.partition("/")
     kinds = layout.config_kinds()
@@ -88,9 +88,9 @@ def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str)
 
 def test_changes_of_an_older_version_and_of_no_concern() -> None:
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
-    assert layout.decode_config_change("/c", old) == Resource(ResourceType.TOPIC, "t")
-    other = b'{"version":2,"entity_path":"clients/alice"}'
-    assert layout.decode_config_change("/c", other) is None
+    assert layout.decode_config_change("/c", old) == [Resource(ResourceType.TOPIC, "t")]
+    other = b'{"version":2,"entity_path":"things/alice"}'
+    assert layout.decode_config_change("/c", other) == []
 
 
 def test_folders_of_deleted_topics() -> None:

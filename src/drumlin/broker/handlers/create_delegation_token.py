@@ -8,15 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.login.delegation_tokens import DelegationToken
+from drumlin.broker.login.delegation_tokens import USER, DelegationToken
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.several_apis.token_requests import (
-    NO_TIME,
-    USER,
-    milliseconds,
-    moment,
-    require_login,
-)
+from drumlin.broker.several_apis.token_requests import NO_TIME, milliseconds, moment, require_login
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
 from drumlin.wire.protocol.create_delegation_token import (
@@ -49,6 +43,8 @@ async def _created(
     if owner != requester:
         context.require(Operation.CREATE_TOKENS, Kind.USER, owner)
     tokens.require_enabled()
+    if not owner.startswith(f"{USER}:"):
+        raise KafkaError(ErrorCode.invalid_principal_type, "Only users can have a token.")
     if any(each.principal_type != USER for each in request.renewers):
         raise KafkaError(ErrorCode.invalid_principal_type, "Only users can renew a token.")
     renewers = [f"{USER}:{each.principal_name}" for each in request.renewers]

@@ -37,6 +37,7 @@ _KEY: Final = "token"
 _VERSION: Final = 3
 _HASH: Final = "sha512"
 _REMEMBERED_MAX: Final = 1000
+USER: Final = "User"
 #: Lives of more than 4,000 years are as good as for ever, and end beyond Python's dates.
 _LIFE_MS_MAX: Final = 1 << 47
 
@@ -151,7 +152,9 @@ class DelegationTokens:
         token = self._by_id(self._image(), token_id)
         if token is None or token.is_over(now_ms):
             return None
-        _, _, name = token.owner.partition(":")
+        kind, _, name = token.owner.partition(":")
+        if kind != USER:
+            return None  # or the user of that name would be who logs in
         end_ms = min(token.expires_at_ms, token.max_at_ms)
         return TokenLogin(self._credential(mechanism, token_id), name, end_ms - now_ms)
 

@@ -15,7 +15,6 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 #: Stands for a token's missing times: -1 on the wire.
 NO_TIME: Final = _EPOCH - _MILLISECOND
-USER: Final = "User"
 
 
 def moment(at_ms: int) -> datetime:

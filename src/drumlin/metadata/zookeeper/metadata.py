@@ -326,14 +326,17 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        if resource.type in (ResourceType.QUOTA, ResourceType.TOKEN):
-            message = "quotas and delegation tokens cannot be kept in ZooKeeper yet"
+        if resource.type is ResourceType.TOKEN:
+            message = "delegation tokens cannot be kept in ZooKeeper"
             raise KafkaError(ErrorCode.unsupported_version, message)
         if resource.type is ResourceType.ACL and not is_storable(resource):
             message = "ZooKeeper cannot keep ACLs of a name like this"
             raise KafkaError(ErrorCode.invalid_request, message)
         async with self._parts.locks.of(resource):
             path = config_nodes.node_path(resource)
+            if resource.type is ResourceType.QUOTA:
+                parents = [path.rpartition("/")[0]]
+                await translated(self._commits.run(Session.create_all, parents))
 
             def write(node: Node | None) -> tuple[Iterable[Operation], dict[str, str] | None]:
                 current = {} if node is None else config_nodes.decode_node(resource, node.data)

@@ -137,12 +137,11 @@ def _read_changes(
             continue
         now[path] = node.created_ms
         try:
-            resource = ANNOUNCED[path.rpartition("/")[0]](path, node.data)
+            resources = ANNOUNCED[path.rpartition("/")[0]](path, node.data)
         except UnreadableNode as error:
             changed[error] = None
         else:
-            if resource is not None:
-                changed[resource] = None
+            changed |= dict.fromkeys(resources)
     return list(changed), now
 
 

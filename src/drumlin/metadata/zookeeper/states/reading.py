@@ -22,7 +22,13 @@ from drumlin.metadata.image import (
 from drumlin.metadata.rules.leadership import never_led
 from drumlin.metadata.zookeeper.session.session import Session
 from drumlin.metadata.zookeeper.states.states import known_state, read_state
-from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes, layout, own_layout
+from drumlin.metadata.zookeeper.znodes import (
+    acl_nodes,
+    config_nodes,
+    layout,
+    own_layout,
+    owner_nodes,
+)
 from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
 from drumlin.storage.directory.partition_metadata import decode_uuid
@@ -145,10 +151,26 @@ def config_names(session: Session, *, has_acls: bool) -> list[Resource]:
         for kind, each in zip(kinds.values(), names, strict=True)
         for name in each
     ]
+    for entity in _entities(session):
+        found += owner_nodes.owners_at(entity)
     parents = list(acl_nodes.ACL_PARENTS) if has_acls else []
     for parent, each in zip(parents, session.children_of(parents), strict=True):
         found += [acl_nodes.acl_resource(parent, name) for name in each]
-    return [each for each in found if each is not None]
+    return found
+
+
+def _entities(session: Session) -> list[str]:
+    """The paths of users and owners of quotas, below `/config`."""
+    found = _below(session, owner_nodes.FOLDERS)
+    users = [each for each in found if each.startswith(f"{owner_nodes.USERS}/")]
+    return found + _below(session, [f"{each}/{owner_nodes.CLIENTS}" for each in users])
+
+
+def _below(session: Session, folders: Sequence[str]) -> list[str]:
+    names = session.children_of([f"/config/{each}" for each in folders])
+    return [
+        f"{folder}/{name}" for folder, each in zip(folders, names, strict=True) for name in each
+    ]
 
 
 def read_configs(

@@ -127,18 +127,18 @@ def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
     return beginning, encode(fields)
 
 
-def decode_acl_change(path: str, data: bytes) -> Resource:
+def decode_acl_change(path: str, data: bytes) -> list[Resource]:
     """The resource pattern whose ACLs have changed."""
     if path.startswith(f"{_CHANGES[_LITERAL]}/"):
         try:
             kind, _, name = data.decode().partition(":")
         except UnicodeDecodeError:
             raise UnreadableNode(path, "it is no text") from None
-        return _resource(path, kind, _LITERAL, name)
+        return [_resource(path, kind, _LITERAL, name)]
     fields = versioned(path, data, (_VERSION,))
     parts = (as_text(path, fields.get(each), each) for each in ("resourceType", "patternType"))
     kind, pattern = parts
-    return _resource(path, kind, pattern, as_text(path, fields.get("name"), "its name"))
+    return [_resource(path, kind, pattern, as_text(path, fields.get("name"), "its name"))]
 
 
 def _resource(path: str, kind: str, pattern: str, name: str) -> Resource:

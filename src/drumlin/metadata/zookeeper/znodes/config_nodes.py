@@ -1,8 +1,8 @@
 """Configurations in ZooKeeper, whatever has them: where a node is, what it has, and how a change of
 it is announced. Pure.
 
-ACLs are in nodes of their own (`acl_nodes.py`), all others below `/config` (`layout.py`). The node
-of a user has quotas besides, which stay as they are.
+ACLs are in nodes of their own (`acl_nodes.py`), all others below `/config` (`layout.py`), those of
+users and quotas two in a node (`owner_nodes.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from drumlin.metadata.zookeeper.znodes.acl_nodes import (
     encode_acls,
 )
 from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Delete, Operation, Replace
+from drumlin.metadata.zookeeper.znodes.owner_nodes import OWNERS, part_of, written
 
-#: The configurations of a user that the image has: SCRAM's mechanisms.
-_OF_USERS: Final = "SCRAM-"
-
-#: The parents of announcements, and how these are read; None for what is not used here.
-ANNOUNCED: Final[Mapping[str, Callable[[str, bytes], Resource | None]]] = {
+#: The parents of announcements, and how these are read.
+ANNOUNCED: Final[Mapping[str, Callable[[str, bytes], list[Resource]]]] = {
     layout.CONFIG_CHANGES: layout.decode_config_change,
     **dict.fromkeys(ACL_CHANGES, decode_acl_change),
 }
@@ -41,14 +39,14 @@ def decode_node(resource: Resource, data: bytes) -> dict[str, str]:
     """All that the node has."""
     if _is_acl(resource):
         return decode_acls(acl_path(resource), data)
+    if resource.type in OWNERS and not data:  # a parent of others, as Kafka makes it
+        return {}
     return layout.decode_configs(layout.config_path(resource), data)
 
 
 def shown(resource: Resource, configs: Mapping[str, str]) -> dict[str, str]:
     """What the image has of a node's configuration."""
-    if resource.type is not ResourceType.USER:
-        return dict(configs)
-    return {key: text for key, text in configs.items() if key.startswith(_OF_USERS)}
+    return part_of(resource, configs) if resource.type in OWNERS else dict(configs)
 
 
 def put_node(
@@ -59,7 +57,10 @@ def put_node(
     A node without ACLs is removed, as in Kafka.
     """
     path = node_path(resource)
-    data = encode_acls(configs) if _is_acl(resource) else layout.encode_configs(configs)
+    if _is_acl(resource):
+        data = encode_acls(configs)
+    else:
+        data = layout.encode_configs(written(configs) if resource.type in OWNERS else configs)
     if version is None:
         yield Create(path, data)
     elif _is_acl(resource) and not configs:

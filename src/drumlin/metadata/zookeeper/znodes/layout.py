@@ -29,6 +29,7 @@ from drumlin.metadata.zookeeper.znodes.eligible_json import (
     decode_eligible,
     encode_eligible,
 )
+from drumlin.metadata.zookeeper.znodes.owner_nodes import FOLDERS, OWNERS, entity_path, owners_at
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 from drumlin.zookeeper.nodes import (
     DIGITS_MAX,
@@ -77,7 +78,6 @@ _KINDS: Final = {
     ResourceType.TOPIC: "topics",
     ResourceType.BROKER: "brokers",
     ResourceType.GROUP: "groups",
-    ResourceType.USER: "users",
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
@@ -172,20 +172,13 @@ def config_entity(resource: Resource) -> str:
         name = name or _DEFAULT
     elif resource.type is ResourceType.GROUP:
         name = quote(name, safe="").replace(".", "%2E")
-    elif resource.type is ResourceType.USER:
-        name = _user_node(name)
+    elif resource.type in OWNERS:
+        return entity_path(resource)
     return f"{_KINDS[resource.type]}/{name}"
 
 
 def config_path(resource: Resource) -> str:
     return f"/config/{config_entity(resource)}"
-
-
-def _user_node(name: str) -> str:
-    """The name of a user's node, escaped as Kafka does it; two names would be none for a node."""
-    if name in (".", ".."):
-        return name.replace(".", "%2E")
-    return quote(name, safe="").replace("~", "%7E")
 
 
 def is_secret(path: str) -> bool:
@@ -198,16 +191,11 @@ def config_kinds() -> Mapping[str, ResourceType]:
     return {f"/config/{kind}": each for kind, each in _TYPES.items()}
 
 
-def resource_named(kind: ResourceType, name: str) -> Resource | None:
-    """The resource whose configuration is in the node of this name; None for all users, who have
-    quotas alone.
-    """
+def resource_named(kind: ResourceType, name: str) -> Resource:
+    """The resource whose configuration is in the node of this name."""
     if kind is ResourceType.BROKER:
         return Resource(kind, "" if name == _DEFAULT else name)
-    if kind is ResourceType.TOPIC:
-        return Resource(kind, name)
-    is_nobody = kind is ResourceType.USER and (name == _DEFAULT or "/" in name)
-    return None if is_nobody else Resource(kind, unquote(name))
+    return Resource(kind, unquote(name) if kind is ResourceType.GROUP else name)
 
 
 def is_topic_name(name: str) -> bool:
@@ -390,18 +378,19 @@ def encode_config_change(resource: Resource) -> bytes:
     return encode({"version": 2, "entity_path": config_entity(resource)})
 
 
-def decode_config_change(path: str, data: bytes) -> Resource | None:
-    """The resource whose configuration has changed; None for clients and addresses, which are not
-    used here.
-    """
+def decode_config_change(path: str, data: bytes) -> list[Resource]:
+    """The resources whose configuration may have changed; none if it is not used here."""
     fields = versioned(path, data, (1, 2))
     if fields["version"] == 1:
         kind, name = fields.get("entity_type"), fields.get("entity_name")
     else:
         entity = as_text(path, fields.get("entity_path"), "entity_path")
         kind, _, name = entity.partition("/")
-    known = _TYPES.get(as_text(path, kind, "its kind"))
-    return None if known is None else resource_named(known, as_text(path, name, "its name"))
+    kind, name = as_text(path, kind, "its kind"), as_text(path, name, "its name")
+    if kind in FOLDERS:
+        return owners_at(f"{kind}/{name}")
+    known = _TYPES.get(kind)
+    return [] if known is None else [resource_named(known, name)]
 
 
 def encode_producer_ids(node_id: int, block: ProducerIdBlock) -> bytes:
