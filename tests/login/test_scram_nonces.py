@@ -9,15 +9,16 @@ import hmac
 import pytest
 
 from drumlin.broker.login.mechanisms.exchange import Accepted, LoginRefused
-from drumlin.broker.login.mechanisms.scram import ScramCredential, ScramExchange
+from drumlin.broker.login.mechanisms.scram import Credentials, ScramCredential, ScramExchange
 
 _SALTED, _HEADER = b"salted password", "n,,"
 _CREDENTIAL = ScramCredential.of_salted("SCRAM-SHA-256", b"salt", _SALTED, 4096)
+_KNOWN = Credentials(of_user=lambda *_: _CREDENTIAL, of_token=lambda *_: None)
 
 
 def _log_in(repeated: str) -> object:
     """What comes of a login by the right password; {0} is the whole nonce, {1} the client's."""
-    exchange = ScramExchange("SCRAM-SHA-256", lambda _: _CREDENTIAL)
+    exchange = ScramExchange("SCRAM-SHA-256", _KNOWN)
     answer = exchange.take(f"{_HEADER}n=alice,r=mine".encode())
     assert isinstance(answer, bytes)
     nonce = answer.decode().split(",")[0].removeprefix("r=")
