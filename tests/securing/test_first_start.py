@@ -19,6 +19,7 @@ from drumlin.securing.secured_server import secured_server
 from drumlin.security import read_properties
 from rig.brokers.secure_server import SecureServer
 from rig.ports import free_ports
+from rig.waiting import wait_until
 from securing.conftest import Run
 
 FILES = {"authority.pem", "broker.pem", "ca.pem", "client.json", "client.properties", "kcat.conf"}
@@ -60,8 +61,12 @@ def test_nobody_else_is(server: SecureServer, changes: dict[str, str], why: str)
     client = AdminClient(settings | {"error_cb": lambda error: said.append(str(error))})
     with pytest.raises(KafkaException):
         client.list_topics(timeout=2)
-    client.poll(0.1)
-    assert any(why in each for each in said), said
+
+    def is_told() -> bool:
+        client.poll(0.1)
+        return any(why in each for each in said)
+
+    wait_until(is_told, f"{why!r} among {said}", 20)
 
 
 def test_secrets_are_in_no_file_that_others_read_and_nowhere_else(server: SecureServer) -> None:

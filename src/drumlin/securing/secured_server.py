@@ -46,8 +46,6 @@ BROKER: Final = "broker.pem"
 PROTOCOL: Final = "SASL_SSL"
 
 _ADMIN: Final = "admin"
-#: The brokers of a machine, for each other.
-_BROKERS: Final = "drumlin-brokers"
 _PASSWORD_BYTES: Final = 24
 #: Key in the metadata: the administrator was made.
 _HAS_ADMIN: Final = "administrator_made"
@@ -98,7 +96,7 @@ def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer
     folder = Path(BrokerConfig.load(_plain(given), brokers).log_dirs[0]).absolute()
     own = _settings(given, folder)
     config = BrokerConfig.load(own, brokers)
-    own |= _logins(config, own, brokers)
+    own |= _logins(config)
     os.umask(0o077)
     make_private_folder(folder, key="log.dirs")
     _certify(folder, config)
@@ -148,18 +146,14 @@ def _check_listeners(given: Mapping[str, str]) -> None:
             raise ConfigError("listeners", shown, allowed)
 
 
-def _logins(config: BrokerConfig, own: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """How brokers log in at each other: by a secret that lives as long as their processes."""
-    password = secrets.token_urlsafe(_PASSWORD_BYTES)
-    login = f'{_MODULE} required username="{_BROKERS}" password="{password}"'
-    added = {}
-    if brokers > 1:
-        login += f' user_{_BROKERS}="{password}"'
-        added["sasl.enabled.mechanisms"] = f"{own['sasl.enabled.mechanisms']},{PLAIN}"
-        added["super.users"] = f"{own['super.users']};User:{_BROKERS}"
-    for each in config.listeners:
-        added[f"listener.name.{each.name.lower()}.plain.sasl.jaas.config"] = f"{login};"
-    return added
+def _logins(config: BrokerConfig) -> dict[str, str]:
+    """A login at other brokers, which a broker has to have, and by which nobody lets it in.
+
+    Those of one machine know each other by a secret of their own, and there are no others.
+    """
+    login = f'{_MODULE} required username="nobody" password="{secrets.token_urlsafe()}";'
+    listeners = (each.name.lower() for each in config.listeners)
+    return {f"listener.name.{each}.plain.sasl.jaas.config": login for each in listeners}
 
 
 # -- certificates --------------------------------------------------------------------------------

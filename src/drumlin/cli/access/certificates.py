@@ -66,7 +66,7 @@ def show(data: Data, as_json: AsJson = False) -> None:
 def renew(data: Data, hosts: Hosts = None, as_json: AsJson = False) -> None:
     """Issue the broker's certificate anew, for the hosts that it has, and the machine's names.
 
-    Clients need nothing new: they trust the authority.
+    A broker that runs takes it within seconds. Clients need nothing new: they trust the authority.
     """
     from drumlin.securing.authority import read_certificate
     from drumlin.securing.secured_server import BROKER, issue_brokers
