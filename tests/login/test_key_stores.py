@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cryptography import x509
 
-from drumlin.broker.login.key_stores import pem_of_pkcs12
+from drumlin.broker.login.certificates.key_stores import pem_of_pkcs12
 from rig.data.authority import Authority
 
 

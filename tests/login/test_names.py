@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import NameAttribute, NameOID
 
-from drumlin.broker.login.mapping_rules import MappingRules, NoRule
-from drumlin.broker.login.names import distinguished_name
+from drumlin.broker.login.certificates.mapping_rules import MappingRules, NoRule
+from drumlin.broker.login.certificates.names import distinguished_name
 from rig.jvm.jars import java
 
 _JAVA = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.login.certificates.server_tls import server_tls
 from drumlin.broker.login.login_settings import jaas_of
 from drumlin.broker.login.mechanisms import plain
 from drumlin.broker.login.mechanisms.scram import HASHES
-from drumlin.broker.login.server_tls import server_tls
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import Login, Plain, Scram, Tls
@@ -15,8 +15,8 @@ from drumlin.peer.security.settings import Login, Plain, Scram, Tls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drumlin.broker.login.certificates.server_tls import ServerTls
     from drumlin.broker.login.machine_secret import MachineSecret
-    from drumlin.broker.login.server_tls import ServerTls
     from drumlin.config.broker import BrokerConfig
 
 _MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"

@@ -12,12 +12,12 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.login.between_brokers import knows_machine
+from drumlin.broker.login.certificates.mapping_rules import MappingRules, NoRule
+from drumlin.broker.login.certificates.names import distinguished_name
+from drumlin.broker.login.certificates.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.login.dispatcher import LoginDispatcher, LoginSettings
 from drumlin.broker.login.login_settings import login_settings, settings_of_machine
-from drumlin.broker.login.mapping_rules import MappingRules, NoRule
 from drumlin.broker.login.mechanisms.scram import Credentials
-from drumlin.broker.login.names import distinguished_name
-from drumlin.broker.login.server_tls import ServerTls, context_of, server_tls
 from drumlin.broker.login.unasked import UnaskedDispatcher
 from drumlin.broker.net.channel import Channel, NotLetIn, PlainChannel
 from drumlin.broker.net.tls_channel import TlsChannel

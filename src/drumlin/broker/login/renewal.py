@@ -16,9 +16,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from drumlin.broker.login.between_brokers import as_client
+from drumlin.broker.login.certificates.replacement import (
+    Shown,
+    Sides,
+    check_certificate,
+    check_trust,
+    shown_in,
+)
+from drumlin.broker.login.certificates.server_tls import Mark, ServerTls, files_of, marks_of
 from drumlin.broker.login.doors import Door, tls_of
-from drumlin.broker.login.replacement import Shown, Sides, check_certificate, check_trust, shown_in
-from drumlin.broker.login.server_tls import Mark, ServerTls, files_of, marks_of
 from drumlin.config.config_error import ConfigError
 from drumlin.config.keys import of_a_listener
 from drumlin.peer.security import tls as client_tls

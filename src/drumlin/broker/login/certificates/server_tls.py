@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.login.cipher_suites import openssl_names
-from drumlin.broker.login.key_stores import pem_of_pkcs12
+from drumlin.broker.login.certificates.cipher_suites import openssl_names
+from drumlin.broker.login.certificates.key_stores import pem_of_pkcs12
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.pem import FILE_BYTES_MAX, is_pkcs12, pem_of
 from drumlin.peer.security.secret import Secret

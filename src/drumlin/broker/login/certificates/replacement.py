@@ -11,7 +11,7 @@ import datetime
 import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.login.names import name_text
+from drumlin.broker.login.certificates.names import name_text
 from drumlin.peer.security.settings import SecurityOptionError
 
 if TYPE_CHECKING:
