@@ -161,6 +161,28 @@ def test_a_cancelled_caller_leaves_image_and_file_alike(stores: Stores) -> None:
     stores.run(scenario)
 
 
+def test_quotas_are_kept(stores: Stores) -> None:
+    names = [
+        "users/a%2Fb",
+        "users/a%2Fb/clients/<default>",
+        "clients/app",
+        "users/<default>/clients/x",
+    ]
+    resources = [Resource(ResourceType.QUOTA, name) for name in (*names, "ips/<default>")]
+
+    async def fill(store: MetadataStore) -> None:
+        for number, resource in enumerate(resources):
+            await store.alter_configs(resource, setting(rate=str(number), other="1"))
+            await store.alter_configs(resource, setting(other=None))
+
+    async def check(store: MetadataStore) -> None:
+        kept = {each: store.image.configs(each) for each in resources}
+        assert kept == {each: {"rate": str(number)} for number, each in enumerate(resources)}
+
+    stores.run(fill)
+    stores.run(check)
+
+
 def test_alterations_see_each_other(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
         def append(entry: str) -> Callable[[Mapping[str, str]], dict[str, str | None]]:

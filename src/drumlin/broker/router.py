@@ -94,22 +94,21 @@ class Router:
             return False
         return self._broker.change_overs.let_begin(frame, go_on)
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | LaterParts | None:
+    def dispatch(
+        self, connection: Connection, frame: memoryview, *, is_metered: bool = False
+    ) -> Parts | LaterParts | None:
         """Start one request; None if it gets no answer (Produce with acks=0).
+
+        is_metered: whether quotas are seen to already.
 
         Raises:
             MalformedMessage: the connection has to be closed.
         """
-        header = parse_request_header(frame)
         quotas = self._broker.quotas
-        if quotas is None or connection.is_stranger:
-            return self._begin(connection, header, frame)
-        start = partial(self._begin, connection, header, frame)
-        return metered(quotas, connection, header, len(frame), start)
-
-    def _begin(
-        self, connection: Connection, header: RequestHeader, frame: memoryview
-    ) -> Parts | LaterParts | None:
+        if quotas is not None and not (is_metered or connection.is_stranger):
+            start = partial(self.dispatch, connection, frame, is_metered=True)
+            return metered(quotas, connection, frame, start)
+        header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
         if api is None:
             raise MalformedMessage(f"API key {header.api_key} is not served")

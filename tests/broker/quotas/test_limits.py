@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from drumlin.broker.quotas import usages
-from drumlin.broker.quotas.entities import Entity, entity_of, resource_of
+from drumlin.broker.quotas.entities import Entity, entity_of, quotas_of, resource_of
 from drumlin.broker.quotas.limits import ClientLimits, Other
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
 from drumlin.broker.quotas.requests import Filter
 from drumlin.broker.quotas.usages import Usages
+from drumlin.metadata.image import Resource, ResourceType
 
 #: As Kafka's documentation lists them: the first that is set counts.
 _ORDER: list[Entity] = [
@@ -162,3 +163,12 @@ def test_filters(
 ) -> None:
     wanted = Filter(names, frozenset(any_of), strict)
     assert [rank for rank, each in enumerate(_ORDER) if wanted.matches(each)] == list(found)
+
+
+def test_what_others_have_damaged_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    resource = resource_of({"user": "alice"})
+    found = quotas_of(resource, {"producer_byte_rate": "5", "consumer_byte_rate": "much"})
+    assert found == ({"user": "alice"}, {"producer_byte_rate": 5.0})
+    assert "consumer_byte_rate='much' of users/alice is no number" in caplog.text
+    for name in ("users", "users/a/b/c", "groups/g"):
+        assert quotas_of(Resource(ResourceType.QUOTA, name), {}) is None

@@ -182,6 +182,31 @@ def test_consumers_get_nothing_and_then_the_rest(
         assert _records_of(answer) == [len(_RECORDS)]
 
 
+def test_news_without_records_is_told_later(
+    server: DrumlinServer, quotas: Quotas, client: RawClient, create: Callable[..., str]
+) -> None:
+    full, cut = create("full"), create("cut")
+    for topic in (full, full, cut):
+        client.ask("produce", 9, **_produced(client, topic))
+    request = _fetched(full, 0, session_id=0, session_epoch=0)
+    request["topics"] += _fetched(cut, 1)["topics"]
+    with quotas.of(_id(client), consumer_byte_rate=2 * len(_RECORDS) // _CREDIT_S - 110):
+        session_id = client.ask("fetch", 12, **request).session_id
+        with RawClient(server.port) as other:
+            part = {"partition_index": 0, "offset": 1}
+            topics = [{"name": cut, "partitions": [part]}]
+            other.ask("delete_records", 2, topics=topics, timeout=10_000)
+        request = _fetched(full, 1, session_id=session_id, session_epoch=1)
+        answers = [client.ask("fetch", 12, **request)]
+        assert not answers[0].responses
+        while not answers[-1].responses:
+            epoch = 1 + len(answers)
+            request = _fetched(full, 1, session_id=session_id, session_epoch=epoch) | {"topics": []}
+            answers.append(client.ask("fetch", 12, **request))
+    told = {each.topic: each.partitions[0].log_start_offset for each in answers[-1].responses}
+    assert told == {full: 0, cut: 1}
+
+
 def test_a_session_is_begun_when_something_is_told(
     quotas: Quotas, client: RawClient, create: Callable[..., str]
 ) -> None:

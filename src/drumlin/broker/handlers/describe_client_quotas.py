@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.quotas.entities import entity_of, quotas_in
+from drumlin.broker.quotas.entities import quotas_in
 from drumlin.broker.quotas.requests import Filter, checked_filter
 from drumlin.broker.rights.acls import Operation
 from drumlin.turns import give_way
@@ -39,11 +39,10 @@ async def handle(
 
 async def _found(context: RequestContext, wanted: Filter) -> tuple[EntryData, ...]:
     found = []
-    for resource, configs in quotas_in(context.broker.metadata.image):
+    for entity, quotas in quotas_in(context.broker.metadata.image):
         await give_way()
-        entity = entity_of(resource)
-        if configs and wanted.matches(entity):
+        if wanted.matches(entity):
             names = (EntityData(entity_type=each, entity_name=entity[each]) for each in entity)
-            values = (ValueData(key=key, value=float(configs[key])) for key in configs)
+            values = (ValueData(key=key, value=value) for key, value in quotas.items())
             found.append(EntryData(entity=tuple(names), values=tuple(values)))
     return tuple(found)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.quotas.connection_rates import ConnectionRates
-from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, entity_of, quotas_in
+from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, Entity, quotas_in, quotas_of
 from drumlin.broker.quotas.mutations import MutationQuota
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
-from drumlin.metadata.image import ClusterImage, Resource
+from drumlin.metadata.image import ClusterImage, ResourceType
+from drumlin.metadata.store.changes import Change, ConfigsChanged
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
@@ -65,18 +66,22 @@ class ClientQuotas:
 
     def learn(self, image: ClusterImage) -> None:
         """Take all quotas that there are."""
-        for resource, configs in quotas_in(image):
-            self.put(resource, configs)
+        for entity, values in quotas_in(image):
+            self._put(entity, values)
 
-    def put(self, resource: Resource, configs: Mapping[str, str]) -> None:
-        """Replace the quotas of an entity."""
-        entity = entity_of(resource)
+    def follow(self, change: Change) -> None:
+        """Take a change of quotas, if it is one."""
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
+            found = quotas_of(change.resource, change.configs)
+            if found is not None:
+                self._put(*found)
+
+    def _put(self, entity: Entity, values: Mapping[str, float]) -> None:
         if IP in entity:
-            rate = configs.get(CONNECTION_RATE)
-            self.connections.put(entity[IP], None if rate is None else float(rate))
+            self.connections.put(entity[IP], values.get(CONNECTION_RATE))
             return
         for key, limits in self._limits.items():
-            limits.put(entity, float(configs[key]) if key in configs else None)
+            limits.put(entity, values.get(key))
 
 
 def user_of(principal: str) -> str:

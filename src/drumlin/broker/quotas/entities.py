@@ -6,11 +6,14 @@ Their quotas are configurations in the metadata. The names of these are Kafka's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType
+
+_log = logging.getLogger(__name__)
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -52,11 +55,34 @@ def entity_of(resource: Resource) -> dict[str, str | None]:
         raise ValueError(f"{resource.name!r} has an unknown folder: {unknown}") from None
 
 
-def quotas_in(image: ClusterImage) -> Iterable[tuple[Resource, Mapping[str, str]]]:
-    """All quotas in the metadata, by the resource of their entity."""
+def quotas_in(image: ClusterImage) -> Iterator[tuple[Entity, dict[str, float]]]:
+    """All entities in the metadata that have quotas."""
     for name in image.configured(ResourceType.QUOTA):
         resource = Resource(ResourceType.QUOTA, name)
-        yield resource, image.configs(resource)
+        found = quotas_of(resource, image.configs(resource))
+        if found is not None and found[1]:
+            yield found
+
+
+def quotas_of(
+    resource: Resource, configs: Mapping[str, str]
+) -> tuple[Entity, dict[str, float]] | None:
+    """The entity of a resource, and its quotas; None if it is damaged, which is logged.
+
+    Others may have written it, into ZooKeeper: a value that is none is left out.
+    """
+    values = {}
+    try:
+        entity = entity_of(resource)
+    except ValueError as error:
+        _log.error("a quota cannot be used: %s", error)
+        return None
+    for key, text in configs.items():
+        try:
+            values[key] = float(text)
+        except ValueError:
+            _log.error("the quota %s=%.100r of %s is no number", key, text, resource.name)
+    return entity, values
 
 
 def _written(name: str) -> str:

@@ -30,17 +30,25 @@ class Limit(NamedTuple):
     shared_by: Owner
 
 
+_UNKNOWN: Final = Limit(0.0, ("", ""))
+#: Clients whose limits are remembered, and how long their names may be.
+_FOUND_MAX: Final = 10_000
+_NAME_MAX: Final = 256
+
+
 class ClientLimits:
     """The limits of one kind, by their owners."""
 
     def __init__(self) -> None:
         self._bounds: dict[Owner, float] = {}
+        self._found: dict[tuple[str, str], Limit | None] = {}  # what was found before
 
     def __bool__(self) -> bool:
         return bool(self._bounds)
 
     def put(self, entity: Entity, bound: float | None) -> None:
         """Set the limit of an entity; None removes it."""
+        self._found.clear()
         owner = _part(entity, USER), _part(entity, CLIENT_ID)
         if bound is None:
             self._bounds.pop(owner, None)
@@ -49,9 +57,20 @@ class ClientLimits:
 
     def find(self, user: str, client_id: str) -> Limit | None:
         """The limit of a client: the first that exists in Kafka's order."""
-        bounds = self._bounds
-        if not bounds:
+        if not self._bounds:
             return None
+        client = (user, client_id)
+        found = self._found.get(client, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._first(user, client_id)
+            if len(client_id) <= _NAME_MAX:
+                if len(self._found) >= _FOUND_MAX:
+                    self._found.clear()
+                self._found[client] = found
+        return found
+
+    def _first(self, user: str, client_id: str) -> Limit | None:
+        bounds = self._bounds
         both, of_user, of_client = (user, client_id), (user, _NONE), (_NONE, client_id)
         order: tuple[tuple[Owner, Owner], ...] = (
             (both, both),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from drumlin.broker.loop.later import Later, LaterParts, Parts
 from drumlin.broker.quotas.client_quotas import ClientQuotas, user_of
 from drumlin.wire.apis import NAMES
+from drumlin.wire.messages import RequestHeader, parse_request_header
 from drumlin.wire.throttle_times import throttle_ms_in, with_throttle_ms
 
 if TYPE_CHECKING:
     from drumlin.broker.rights.session import Session
-    from drumlin.wire.messages import RequestHeader
 
 _PRODUCE: Final = "produce"
 _FETCH: Final = "fetch"
@@ -48,19 +48,21 @@ class Metered(Protocol):
 def metered(
     quotas: ClientQuotas,
     connection: Metered,
-    header: RequestHeader,
-    frame_bytes: int,
+    frame: memoryview,
     start: Callable[[], Parts | LaterParts | None],
 ) -> Parts | LaterParts | None:
     """Start a request by `start`; its answer says how long to wait.
 
     Raises:
-        MalformedMessage: by `start`.
+        MalformedMessage: by `start`, or the frame has no header.
     """
-    meter = Meter(quotas, connection, header, frame_bytes)
-    began_ns = time.thread_time_ns()
-    answer = start()
-    meter.spent_ns = time.thread_time_ns() - began_ns
+    meter = Meter(quotas, connection, parse_request_header(frame), len(frame))
+    if quotas.request_time.limits:
+        began_ns = time.thread_time_ns()
+        answer = start()
+        meter.spent_ns = time.thread_time_ns() - began_ns
+    else:
+        answer = start()
     if meter.is_exempt:  # which of a fetch is known now
         return answer
     if not isinstance(answer, Later):

@@ -94,7 +94,7 @@ async def checked_changes(entity: Entity, ops: tuple[OpData, ...]) -> dict[str, 
             _check_address(entity.get(IP))
         seen.add(op.key)
         if op.key in keys:
-            changes[op.key] = None if op.remove else repr(op.value)
+            changes[op.key] = None if op.remove else _text(keys[op.key], op.value)
         await give_way()
     return changes
 
@@ -134,6 +134,11 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _text(largest: int | None, value: float) -> str:
+    """A value as Kafka keeps it in ZooKeeper."""
+    return repr(value) if largest is None else str(int(value))
 
 
 def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:

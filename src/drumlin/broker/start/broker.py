@@ -329,9 +329,8 @@ class Broker:
         self._client_quotas.connections.limit(rates, exempt)
 
     def _follow_quotas(self, change: Change) -> None:
-        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
-            self._client_quotas.put(change.resource, change.configs)
-            self.quotas = self._client_quotas.active
+        self._client_quotas.follow(change)
+        self.quotas = self._client_quotas.active
 
     # -- stopping ----------------------------------------------------------------------
 
