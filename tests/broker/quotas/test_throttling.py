@@ -244,9 +244,9 @@ def test_partitions_are_created_as_fast_as_allowed(
         results = {"create_topics": "topics", "create_partitions": "results"}.get(api, "responses")
         return [each.error_code.value for each in getattr(told, results)], _wait_ms(told)
 
-    with quotas.of({"client-id": client_id}, controller_mutation_rate=1):
-        # 11 at once; the one that goes beyond is still created, and the next one is not.
-        topics = [_topic(names[0], 9), _topic(names[1], 6), _topic(names[2])]
+    with quotas.of({"client-id": client_id}, controller_mutation_rate=0.1):
+        # 1.1 at once; the one that goes beyond is still created, and the next one is not.
+        topics = [_topic(names[0], 1), _topic(names[1], 6), _topic(names[2])]
         codes, wait_ms = asked("create_topics", 7, topics=topics)
         assert (codes, wait_ms > 0) == ([_CREATED, _CREATED, _EXCEEDED], True)
         codes, wait_ms = asked("create_topics", 5, topics=[_topic(names[3])])
