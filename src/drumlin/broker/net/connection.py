@@ -244,8 +244,8 @@ class Connection:
     @property
     def awaits_peer(self) -> bool:
         """Whether memory can only be freed here once the peer sends or takes something."""
-        if self._muted:
-            return False
+        if self._muted:  # it waits by its own fault: others must not wait for its memory
+            return True
         if self._backlog:
             slots = self._slots
             if self._awaits_preparation:
