@@ -72,7 +72,7 @@ class Mariadb:
             command.append(f"--basedir={named}")
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            raise Unavailable(f"mariadb-install-db: {ended.stdout}{ended.stderr}".strip()[:500])
+            raise Unavailable(f"mariadb-install-db: {ended.stderr}{ended.stdout}".strip()[:500])
         try:
             self._use()
         except BaseException:
