@@ -25,7 +25,7 @@ _UNASKED: Final = {
 }
 #: Where the questions themselves are written.
 _OWN: Final = {"broker/context.py"}
-_TESTS: Final = ("tests/rights",)
+_TESTS: Final = ("tests/rights", "tests/login/test_delegation_tokens.py")
 
 
 def all_questions(root: Path) -> list[Mutant]:

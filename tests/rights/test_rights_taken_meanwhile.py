@@ -6,11 +6,14 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from drumlin.broker.handlers import alter_partition_reassignments, elect_leaders
-from drumlin.broker.rights.acls import Operation
+import pytest
+
+from drumlin.broker.handlers import alter_partition_reassignments, create_partitions, elect_leaders
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from rig.data.messages import build
 
-_UNKNOWN, _DENIED = 3, 31
+_UNKNOWN, _DENIED, _DENIED_TOPIC = 3, 31, 29
 _CHUNK = 500
 _PARTITIONS = list(range(2 * _CHUNK))
 
@@ -28,6 +31,26 @@ class _Context:
         return self._left >= 0
 
 
+class _Grower:
+    """The right to let a topic grow is there once."""
+
+    def __init__(self) -> None:
+        self.broker = SimpleNamespace()
+        self._left = 1
+
+    def mutations(self, _: int) -> None:
+        """There are no quotas."""
+
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool:
+        assert (operation, kind, name) == (Operation.ALTER, Kind.TOPIC, "t")
+        self._left -= 1
+        return self._left >= 0
+
+    def require(self, operation: Operation, kind: Kind, name: str) -> None:
+        if not self.may(operation, kind, name):
+            raise denied(kind)
+
+
 def _handled(module: Any, api: str, **fields: Any) -> Any:
     request = build(api, 1, {"timeout": 1000, **fields})
     return asyncio.run(module.handle(_Context(), request))
@@ -40,6 +63,21 @@ def test_an_election() -> None:
     (told,) = answer.replica_election_results
     codes = [int(each.error_code) for each in told.partition_result]
     assert codes == [_UNKNOWN] * _CHUNK + [_DENIED] * _CHUNK
+
+
+def test_a_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right is there while the request is looked through, and not when a topic is to grow."""
+
+    async def check_nothing(*_: object) -> None:
+        """All of them may grow, as far as their number goes."""
+
+    monkeypatch.setattr(create_partitions, "check_added_total", check_nothing)
+    monkeypatch.setattr(create_partitions, "plan_partitions", lambda *_: ())
+    topic = {"name": "t", "count": 2, "assignments": None}
+    request = build("create_partitions", 3, {"topics": [topic], "timeout": 1000})
+    context: Any = _Grower()
+    answer = asyncio.run(create_partitions.handle(context, request))
+    assert [(each.name, int(each.error_code)) for each in answer.results] == [("t", _DENIED_TOPIC)]
 
 
 def test_a_reassignment() -> None:
