@@ -142,7 +142,10 @@ def test_a_start_that_was_cut_short_is_completed(data: Path) -> None:
     [
         ({"listeners": "PLAINTEXT://:9092"}, "must be SASL_SSL://HOST:PORT with --secure"),
         ({"listeners": "SASL_SSL://127.0.0.1:0"}, "needs a port with --secure"),
-        ({"zookeeper.connect": "127.0.0.1:1"}, "users and ACLs in ZooKeeper are not read yet"),
+        (
+            {"zookeeper.connect": "127.0.0.1:1"},
+            "which secures one machine and no cluster with ZooKeeper",
+        ),
         ({"ssl.keystore.location": "/k.pem"}, "must not be set with --secure"),
         ({"authorizer.class.name": "a.B"}, "must not be set with --secure"),
     ],

@@ -106,7 +106,9 @@ def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer
 
 def _why_not(key: str) -> str:
     if key == "zookeeper.connect":
-        return "must not be set with --secure, as users and ACLs in ZooKeeper are not read yet"
+        return (
+            "must not be set with --secure, which secures one machine and no cluster with ZooKeeper"
+        )
     return "must not be set with --secure, which sets it; listener.name.sasl_ssl.… may be"
 
 

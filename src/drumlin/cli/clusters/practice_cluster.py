@@ -13,7 +13,6 @@ from drumlin.cli.terminal.options import AsJson, examples
 
 _PORT_MAX: Final = 65535
 _ZOOKEEPER: Final = "zookeeper"
-_EXIT_USAGE: Final = 2
 
 Data = Annotated[
     Path, Option("--data", metavar="DIR", help="The cluster's directory, as given to 'up'.")
@@ -53,9 +52,6 @@ def up(
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="Configure all brokers. Repeatable."),
     ] = None,
-    secure: Annotated[
-        bool, Option("--secure", help="Refused: users and ACLs in ZooKeeper are not read yet.")
-    ] = False,
 ) -> int:
     """Run a ZooKeeper and several brokers on this machine, until Ctrl-C or SIGTERM.
 
@@ -71,12 +67,6 @@ def up(
     from drumlin.cli.practice.brokers import Configuration
     from drumlin.cli.practice.supervisor import run_cluster
 
-    if secure:
-        raise output.Failure(
-            "with ZooKeeper it cannot be --secure yet, as users and ACLs there are not read: "
-            "'drumlin server --secure --brokers 3' runs several brokers without it",
-            _EXIT_USAGE,
-        )
     return run_cluster(data, brokers, port, Configuration.read(assignments or [], racks))
 
 
