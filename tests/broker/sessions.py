@@ -13,4 +13,4 @@ class PlainDoor(Door):
 
     def __init__(self) -> None:
         self.listener = "PLAINTEXT"
-        self._context = self._login = None
+        self._context = self._login = self._brokers_login = None

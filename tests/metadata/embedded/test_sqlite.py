@@ -50,22 +50,26 @@ def with_store(
 
 def test_its_owner_alone_reads_it(tmp_path: Path) -> None:
     """It has the users' credentials, whatever the umask is."""
+
+    def check_modes() -> None:
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        assert len(modes) == 3
+        assert set(modes.values()) == {0o600}, modes
+
+    async def checked(_: object) -> None:
+        check_modes()
+
     before = os.umask(0o022)
     try:
+        with_store(tmp_path, checked)
         with contextlib.closing(Database(tmp_path / FILE_NAME)):
-            _check_modes(tmp_path)
             for path in tmp_path.iterdir():
                 path.chmod(0o644)
-        with contextlib.closing(Database(tmp_path / FILE_NAME)):
-            _check_modes(tmp_path)
+            database.close_to_others(tmp_path / FILE_NAME)
+            check_modes()
+        with_store(tmp_path, checked)
     finally:
         os.umask(before)
-
-
-def _check_modes(folder: Path) -> None:
-    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
-    assert len(modes) == 3
-    assert set(modes.values()) == {0o600}, modes
 
 
 def test_a_new_store_is_to_be_adopted_once(tmp_path: Path) -> None:

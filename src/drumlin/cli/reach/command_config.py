@@ -49,7 +49,7 @@ def _option(*names: str) -> Option:
 def _choose_configs(context: click.Context, values: tuple[str, ...]) -> tuple[str, ...]:
     """The configurations of a topic; what is none is the file of the command."""
     files = [each for each in values if "=" not in each]
-    if len(files) > 1:
+    if len(files) > 1 or (files and not Path(files[0]).exists()):
         raise click.BadParameter(f"{files[-1]!r} is not KEY=VALUE")
     if files:
         context.meta[NAMED_BEFORE] = Path(files[0])

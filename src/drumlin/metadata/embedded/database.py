@@ -107,7 +107,6 @@ class Database:
         Raises:
             UnreadableMetadata: the file cannot be used.
         """
-        _close_to_others(path)
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -296,7 +295,7 @@ def _brokers(state: PartitionState) -> list[Any]:
     return [*(json.dumps(each) if each else "[]" for each in lists), state.last_leader]
 
 
-def _close_to_others(path: Path) -> None:
+def close_to_others(path: Path) -> None:
     """Let its owner alone read the file, which has credentials of users.
 
     SQLite gives its journals the mode of the file. Where it cannot be opened, SQLite says why.

@@ -95,6 +95,7 @@ class SqliteMetadata:
             UnreadableMetadata: the existing file cannot be used, or belongs to another cluster.
         """
         path = directory / database.FILE_NAME
+        database.close_to_others(path)
         try:
             return cls._open(path, cluster_id, listeners, first_contents)
         except sqlite3.Error as error:

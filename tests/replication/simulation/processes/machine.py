@@ -69,7 +69,7 @@ class _Started(Worker):
     """Starts processes that are simulated."""
 
     def __init__(self, machine: Machine, node_id: int, count: int, authority: Authority) -> None:
-        super().__init__(node_id, {}, count, "INFO", {}, authority, SESSION_S)
+        super().__init__(node_id, {}, count, "INFO", {}, "", authority, SESSION_S)
         self._machine = machine
 
     async def _run_once(self) -> int:
