@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import io
 import re
 import subprocess
@@ -81,6 +82,7 @@ class _Contents(NamedTuple):
 def _contents() -> dict[str, _Contents]:
     """What is in each file, by one pass through all of them."""
     found = {}
+    gc.freeze()  # it would look through all nodes again and again
     for name, tree in _trees():
         nodes = list(ast.walk(tree))
         found[name] = _Contents(

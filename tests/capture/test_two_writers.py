@@ -33,6 +33,7 @@ def _has_one_ended(processes: Iterable[Any]) -> bool:
     return any(each.poll() is not None for each in processes)
 
 
+@pytest.mark.deep
 def test_two_captures_begin_at_the_same_moment(captured: Captured) -> None:
     """One of them goes on, whichever."""
     _one(captured)
@@ -181,7 +182,6 @@ def test_keys_that_are_large(captured: Captured) -> None:
     captured.check_equal("item")
 
 
-@pytest.mark.deep
 def test_a_long_truncation_does_not_look_dead(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def fill(run: Run, topic: str, partition: int) -> None:
     assert written.json["records"] == 3, written.err
 
 
+@pytest.mark.deep
 def test_replicas_are_shown_as_they_are(run: Run, topic: str) -> None:
     (described,) = run("topics", "describe", topic, "--json").json
     rows = described["partitions"]

@@ -35,6 +35,7 @@ def _prepare(server: DrumlinServer, topic: str, group: str) -> None:
         client.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)
 
 
+@pytest.mark.deep
 def test_consume_reset_and_delete(server: DrumlinServer, unique: Callable[[str], str]) -> None:
     """A share consumer reads all; the group is described, reset, reads again, and is deleted."""
     topic, group, bootstrap = unique("topic"), unique("group"), server.address

@@ -160,6 +160,7 @@ def test_without_zookeeper_it_serves_on(
     assert read(broker, "events", 2) == ["before", "meanwhile"]
 
 
+@pytest.mark.deep
 def test_a_broker_whose_session_has_expired(broker: DrumlinServer, operator: Operator) -> None:
     create(broker, "events")
     first = operator.client.exists("/brokers/ids/1").ephemeralOwner
@@ -224,6 +225,7 @@ def test_what_an_operator_changes_takes_effect(broker: DrumlinServer, operator: 
     produce(broker, "fine", "x")
 
 
+@pytest.mark.deep
 def test_a_second_broker(broker: DrumlinServer, make_broker: MakeBroker) -> None:
     """Topics of one replica are on either of them, and known to both."""
     second = make_broker({"node.id": "2"}, "two")

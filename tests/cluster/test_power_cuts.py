@@ -50,6 +50,7 @@ def cut_power(servers: Servers) -> None:
         list(pool.map(lambda each: each.kill(), servers.values()))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_first", [False, pytest.param(True, marks=pytest.mark.deep)])
 def test_one_comes_back_with_an_empty_disk(
     brokers: Servers, operator: Operator, is_first: bool

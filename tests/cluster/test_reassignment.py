@@ -119,6 +119,7 @@ def on_one_machine(tmp_path: Path) -> Iterator[dict[int, Any]]:
         server.close()
 
 
+@pytest.mark.deep
 def test_partitions_move_between_brokers_of_one_machine(on_one_machine: dict[int, Any]) -> None:
     brokers = on_one_machine
     create(brokers, "t", (1, 2), (2, 1))

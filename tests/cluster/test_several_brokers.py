@@ -88,6 +88,7 @@ def test_a_share_group(brokers: list[DrumlinServer]) -> None:
     deliver(bootstrap, group, 5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("version", "is_killed"),
     [

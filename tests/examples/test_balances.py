@@ -141,6 +141,7 @@ BAD = [
 ]
 
 
+@pytest.mark.deep
 def test_what_is_no_payment_holds_up_nobody(load: Load) -> None:
     rows = {"key": [each[0] for each in BAD], "value": [each[1] for each in BAD]}
     table = pa.table(rows, schema=pa.schema({"key": pa.binary(), "value": pa.binary()}))

@@ -19,6 +19,7 @@ _RECORDS = so_many(6000, 20_000)
 _TIMEOUT_S = 120 + _RECORDS / 200
 
 
+@pytest.mark.deep
 def test_a_short_copy(broker: DrumlinServer, tmp_path: Path) -> None:
     plan = Copy(1500, 50, kills=3, timeout_s=_TIMEOUT_S)
     assert copy(plan, broker, tmp_path).complaints == []

@@ -154,6 +154,7 @@ def _processing(
     assert sum(faults.counts.values()) >= 2
 
 
+@pytest.mark.deep
 def test_at_most_once_has_no_duplicates(broker: DrumlinServer) -> None:
     """No acknowledgement, no retry, and offsets committed before the work is done."""
     once = {"acks": 0, "retries": 0, "enable_idempotence": False}

@@ -13,6 +13,7 @@ from rig.servers.running import skipped_where_unavailable
 _HEALS_S = 60.0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "faults",
     [

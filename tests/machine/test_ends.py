@@ -80,7 +80,6 @@ def test_a_signal_stops_all_cleanly(make_server: MakeServer, number: signal.Sign
         assert (folder / ".kafka_cleanshutdown").exists()
 
 
-@pytest.mark.deep
 def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
     """Others lead what it has led, though its process has not ended by itself."""
     server = make_server({"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"})
@@ -138,6 +137,7 @@ def test_a_server_may_be_stopped_before_it_is_ready(make_server: MakeServer) -> 
     await_end(workers)
 
 
+@pytest.mark.deep
 def test_a_port_that_is_taken_ends_all_with_one_line(make_server: MakeServer) -> None:
     server = make_server()
     with socket.create_server(("127.0.0.1", server.port + 2)):
@@ -148,7 +148,6 @@ def test_a_port_that_is_taken_ends_all_with_one_line(make_server: MakeServer) ->
     server.stop()
 
 
-@pytest.mark.deep
 def test_a_data_directory_has_one_server(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(2)

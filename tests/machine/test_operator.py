@@ -59,6 +59,7 @@ def test_one_address_has_the_metrics_of_all(make_server: MakeServer) -> None:
     server.stop()
 
 
+@pytest.mark.deep
 def test_elections_are_counted_when_a_broker_is_killed(make_server: MakeServer) -> None:
     port = free_ports(1)[0]
     server = make_server({"drumlin.metrics.listener": f"127.0.0.1:{port}"})
@@ -99,6 +100,7 @@ def test_compaction_is_asked_of_all_brokers(make_server: MakeServer) -> None:
     assert sorted(each["partition"] for each in rows) == [0, 1, 2, 3]
 
 
+@pytest.mark.deep
 def test_compaction_of_replicas(make_server: MakeServer) -> None:
     server = make_server()
     server.start_brokers(2)
@@ -141,6 +143,7 @@ def test_configurations_hold_for_all_brokers(make_server: MakeServer) -> None:
     server.stop()
 
 
+@pytest.mark.deep
 def test_a_deleted_topic_leaves_nothing_with_any_broker(make_server: MakeServer) -> None:
     server = make_server({"log.segment.delete.delay.ms": "1"})
     server.start_brokers(2)

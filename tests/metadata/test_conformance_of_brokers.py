@@ -34,6 +34,8 @@ from metadata.several_brokers import (
 )
 from rig.waiting import eventually
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(params=["shared", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def run_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> RunBrokers:

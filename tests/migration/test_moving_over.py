@@ -98,6 +98,7 @@ def move(
         yield Move(Stores(name, client, mortal_store, broker), mirror)
 
 
+@pytest.mark.deep
 def test_two_rolling_restarts_and_the_way_back(move: Move, mortal: MortalServers, run: Run) -> None:
     """As the seeds have it: `dual.commit.enabled` for the time between, here with a mirror."""
     for name in NAMES:

@@ -126,6 +126,7 @@ def test_ids_and_documents() -> None:
         int(Version(1, 1, 16_384))
 
 
+@pytest.mark.deep
 def test_values_of_all_kinds(opened: Callable[[str], OpenSearchTarget], server: OpenSearch) -> None:
     target = opened("kinds")
     term = target.claim(3).term

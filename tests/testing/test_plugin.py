@@ -267,6 +267,7 @@ def test_documented_test_with_spark_passes(
     pytester.runpytest_subprocess(*OPTIONS, timeout=180).assert_outcomes(passed=1)
 
 
+@pytest.mark.deep
 def test_documented_program_runs(capfd: pytest.CaptureFixture[str]) -> None:
     (source,) = (each for each in programs("docs/testing.md") if "with drumlin.testing" in each)
     exec(compile(source, "docs/testing.md", "exec"), {})

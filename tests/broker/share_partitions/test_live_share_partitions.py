@@ -450,6 +450,7 @@ def test_very_many_partitions_are_told_in_turns(
     play(tmp_path, scenario)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_written", [True, False])
 def test_very_much_that_is_said_of_one_partition_counts_as_a_whole_once_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool

@@ -181,6 +181,7 @@ _KINDS = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kafka", _KINDS, indirect=True)
 def test_everything_goes_on(tmp_path: Path, kafka: ApacheKafka) -> None:
     before = Running(kafka.port)

@@ -73,6 +73,7 @@ def test_a_login_that_nobody_answers(
     captured.await_all()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_equal_after_failures(
     captured: CapturedMariadb, start: Callable[[], None], network: Between, seed: int

@@ -129,6 +129,7 @@ def test_a_lake_grows_by_what_is_new(
     assert (found.lag, sum(found.position.values())) == (0, 150)
 
 
+@pytest.mark.deep
 def test_a_driver_that_dies_behind_its_commit(
     load: Load, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

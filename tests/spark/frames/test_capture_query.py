@@ -44,6 +44,7 @@ def client(address: str) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.deep
 def test_runs_write_what_has_changed(spark: SparkSession, new_topic: NewTopic) -> None:
     topic = new_topic(3)
     table: Table = {each: (each, "new") for each in range(20)}

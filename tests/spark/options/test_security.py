@@ -41,6 +41,7 @@ def frame(spark: SparkSession, options: dict[str, str], topic: str) -> DataFrame
     return spark.read.format("drumlin").options(**options).option("subscribe", topic).load()
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(

@@ -32,7 +32,10 @@ from rig.brokers.scripted_broker import ScriptedBroker
 from rig.data.messages import Shape
 from rig.ports import free_ports
 
-pytestmark = pytest.mark.parametrize("fail", [True, False], ids=["fail", "go on"])
+pytestmark = [
+    pytest.mark.deep,
+    pytest.mark.parametrize("fail", [True, False], ids=["fail", "go on"]),
+]
 
 Ends = dict[str, dict[str, int]]
 

@@ -105,6 +105,7 @@ def test_a_topic_that_is_made_anew_between_two_questions(
     assert shown.topic_id not in (None, before)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fail", [pytest.param(True, marks=pytest.mark.deep), False])
 def test_a_topic_that_is_made_anew_while_a_stream_runs(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path, fail: bool

@@ -47,6 +47,7 @@ def test_admission_control(spark: SparkSession, new_topic: NewTopic, tmp_path: P
     assert ends == [{"0": 36, "1": 4}, {"0": 72, "1": 8}, {"0": 90, "1": 10}]
 
 
+@pytest.mark.deep
 def test_micro_batches_of_about_so_many_bytes(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_deleted_topic(spark: SparkSession, new_topic: NewTopic, tmp_path: Pat
     assert len(pipeline.written()) == 30
 
 
+@pytest.mark.deep
 def test_records_that_went_before_they_were_read(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_checkpoint_goes_to_and_fro(
             topic.add_partitions(3)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "turns", [(0, 1), pytest.param((1, 0), marks=pytest.mark.deep)], ids=["to ours", "back"]
 )

@@ -69,6 +69,7 @@ def test_between_two_moments(spark: SparkSession, history: History) -> None:
     assert listed(of(spark, history, since, until, **TINY)) == expected
 
 
+@pytest.mark.deep
 def test_until_now_from_a_time(spark: SparkSession, history: History) -> None:
     times = sorted(each.timestamp_ms for each in history.everything)
     some = times[-len(times) // 5]

@@ -123,6 +123,7 @@ def test_the_option_stands_alone(spark: SparkSession, history: History) -> None:
         stream.options(**options).load().writeStream.format("noop").start().awaitTermination()
 
 
+@pytest.mark.deep
 def test_across_partitions_the_latest_timestamp_counts(spark: SparkSession, address: str) -> None:
     """As in a topic that was given more partitions; within one, offsets say what is last."""
     topic = Topic(address, 1).create()

@@ -51,6 +51,7 @@ def committed(topic: Topic) -> int:
         return len(client.read(topic.name, isolation="read_committed"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "partition, rows_before",
     [(0, 20_000), pytest.param(1, 1, marks=pytest.mark.deep)],

@@ -158,6 +158,7 @@ def test_a_start_that_does_not_come_to_its_end(folder: Path, name: str, applied:
     assert all(outcome == after for outcomes in found for outcome in outcomes)
 
 
+@pytest.mark.deep
 def test_a_swap_that_apache_kafka_has_begun(folder: Path) -> None:
     """It has no plan: all that is `.swap` is to take its place, and a start may be stopped too."""
     logs = open_logs(folder, config=CONFIG)

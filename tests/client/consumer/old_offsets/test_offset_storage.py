@@ -244,6 +244,7 @@ def test_nodes_are_made_and_compared(zookeeper: ZooKeeper) -> None:
     old.close()
 
 
+@pytest.mark.deep
 @pytest.mark.zookeeper
 def test_zookeeper_goes_and_comes_back(
     group_broker: DrumlinServer, group_client: Client, group_topic: str, tmp_path: Path

@@ -39,6 +39,7 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     return new_bucket(endpoint, monkeypatch)
 
 
+@pytest.mark.deep
 def test_readers_of_parquet_take_it_as_it_is(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
