@@ -108,6 +108,7 @@ def test_json_that_is_none_is_told_in_plain_words(
     assert "0 records were written" in result.err
 
 
+@pytest.mark.deep
 def test_members_of_a_group_share_partitions(topic: str, run: Run, cluster: DrumlinServer) -> None:
     with drumlin.connect(cluster.address) as client, client.writer(topic) as writer:
         for number in range(3):

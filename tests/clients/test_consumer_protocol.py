@@ -116,6 +116,7 @@ def type_of(admin: AdminClient, group: str) -> Any:
     return admin.describe_consumer_groups([group])[group].result(10).type
 
 
+@pytest.mark.deep
 def test_members_share_and_leave(
     bootstrap: str, admin: AdminClient, topic: str, unique: Name, members: Members
 ) -> None:

@@ -224,6 +224,7 @@ def test_members_say_what_becomes_of_their_records(own_server: DrumlinServer, jo
     other.close()
 
 
+@pytest.mark.deep
 def test_members_survive_a_broker_that_is_killed(own_server: DrumlinServer, join: Join) -> None:
     """What was accepted never comes again, and all the rest does."""
     begin(own_server)

@@ -82,6 +82,7 @@ def test_a_broker_with_a_certificate_and_a_name(
     broker.start()  # and comes back to what is its own
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "what", "said"),
     [

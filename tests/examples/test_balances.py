@@ -19,7 +19,7 @@ from drumlin.client.client import Client
 from examples.conftest import NewTopic
 from examples.killing import killed_once
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.deep, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

@@ -99,6 +99,7 @@ def test_mistakes_of_the_store_of_one_machine_are_found(name: str) -> None:
         assert any(breaks(seed, store=ON_MACHINE) for seed in range(_SEEDS_TO_FIND))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", RECOVERY_MISTAKES)
 @pytest.mark.parametrize("store", [pytest.param(ON_ZOOKEEPER, marks=pytest.mark.deep), ON_MACHINE])
 def test_mistakes_about_brokers_that_come_back_are_found(name: str, store: str) -> None:

@@ -30,6 +30,8 @@ from serving import lost_tombstone
 from serving.kills import kill_again_and_again
 from serving.lost_tombstone import LEFT
 
+pytestmark = pytest.mark.deep
+
 AT = Position("id", 5, 0, "then")
 
 

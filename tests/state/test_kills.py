@@ -211,6 +211,7 @@ def with_a_broker_that_dies(
         broker.close()
 
 
+@pytest.mark.deep
 def test_killed_a_few_times(tmp_path: Path) -> None:
     with_a_broker_that_dies(tmp_path, seed=1, kills=2, every=2)
 

@@ -113,6 +113,7 @@ def test_two_writers(captured: CapturedMariadb, drumlin_address: str) -> None:
         assert len(second.records("item")) == 2
 
 
+@pytest.mark.deep
 def test_paused_resumed_and_removed(captured: CapturedMariadb) -> None:
     captured.run(_ITEM, "INSERT INTO item VALUES (1, 'one')")
     captured.start_here()

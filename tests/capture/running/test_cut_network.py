@@ -105,6 +105,7 @@ def test_a_stream_whose_other_end_is_gone(
             stream.read(0.1)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_equal_after_failures(
     captured: Captured, start: Callable[[], None], network: Between, seed: int

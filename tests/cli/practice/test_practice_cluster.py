@@ -136,6 +136,7 @@ def test_stopping_in_order_and_coming_up_again(run: Run, make: Make) -> None:
     assert cluster.terminate(90) == 0
 
 
+@pytest.mark.deep
 def test_a_crash_is_told_and_left_as_it_is(run: Run, make: Make) -> None:
     cluster = make(1)
     cluster.start()

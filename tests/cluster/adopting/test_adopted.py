@@ -117,6 +117,7 @@ def check_adopting(
     assert "is there already" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_everything_goes_on(
     single: DrumlinServer,
     make_broker: MakeBroker,

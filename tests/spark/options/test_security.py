@@ -58,6 +58,7 @@ def test_a_secured_listener_is_read(
     assert "-----BEGIN" not in plans
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_tokens_that_a_provider_has_signed(

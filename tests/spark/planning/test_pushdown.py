@@ -129,6 +129,7 @@ def with_pushdown(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set(SETTING, str(before))
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_spark_finds_the_same_with_it(with_pushdown: SparkSession, new_topic: NewTopic) -> None:
     random = Random(7)

@@ -107,6 +107,7 @@ def test_a_batch_reads_what_is_left(
     assert ours == theirs
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("level", LEVELS)
 def test_tasks_and_batches_that_begin_and_end_in_gaps(
     spark: SparkSession, topic: Topic, tmp_path: Path, level: str

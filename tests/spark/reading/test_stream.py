@@ -79,6 +79,7 @@ def test_a_query_that_starts_at_the_end(
     assert pipeline.written() == [row for row in topic.expected() if row[1] >= 5]
 
 
+@pytest.mark.deep
 def test_new_partitions_are_read_from_their_start(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_until_now_from_a_time(spark: SparkSession, history: History) -> None:
     assert listed(of(spark, history, "latest", None)) == []
 
 
+@pytest.mark.deep
 def test_a_key_comes_in_offset_order(spark: SparkSession, history: History) -> None:
     rows = of(spark, history, history.compacted_end, None, **TINY).collect()
     assert rows

@@ -50,6 +50,7 @@ def test_a_state_is_written_once(
     assert state_in(client, target) == wanted
 
 
+@pytest.mark.deep
 def test_records_in_their_order(
     spark: SparkSession, history: History, client: Client, target: str
 ) -> None:
