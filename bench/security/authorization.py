@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from bench import fetch, produce
 from bench.brokers import Broker
@@ -37,8 +39,7 @@ def _both(options: Options) -> Iterator[tuple[Broker, Broker]]:
     with contextlib.ExitStack() as stack:
 
         def start(name: str, settings: dict[str, str]) -> _UserBroker:
-            folder = options.directory / name
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(dir=options.directory))
             server = SecuredDrumlin(folder, settings)
             stack.enter_context(contextlib.closing(server))
             server.start()
