@@ -23,7 +23,7 @@ from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
 _NOT_FOUND, _MISMATCH, _NOT_ALLOWED, _DENIED, _EXPIRED, _BAD_TYPE = 62, 63, 64, 65, 66, 67
-_FAILED = 58
+_FAILED, _INVALID = 58, 42
 _DAY, _HOUR, _NEVER = timedelta(days=1), timedelta(hours=1), timedelta(milliseconds=-1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _SLACK = timedelta(seconds=60)
@@ -318,6 +318,19 @@ def test_owners_are_users(secured: SecuredDrumlin) -> None:
         wait_until(lambda: _create(bob, **wanted).error_code != _DENIED, "the right to be known")
         refused = _create(bob, **wanted)
     assert (refused.error_code, refused.token_id, refused.hmac) == (_BAD_TYPE, "", b"")
+
+
+def test_renewers_are_bounded(secured: SecuredDrumlin) -> None:
+    """Not in Apache Kafka: any user could fill the metadata, and hold the loop meanwhile."""
+    with secured.login("alice") as alice:
+        renewers = [_principal(f"user-{each}") for each in range(1001)]
+        refused = _create(alice, renewers=renewers)
+        assert (refused.error_code, refused.token_id, refused.hmac) == (_INVALID, "", b"")
+        long = [_principal("x" * 30_000) for _ in range(3)]
+        assert _create(alice, renewers=long).error_code == _INVALID
+        assert _create(alice, renewers=long[:2]).error_code == 0
+        token = _create(alice, renewers=renewers[:1000])
+        assert len(_described(alice)[token.token_id].renewers) == 1000
 
 
 def test_described(alice: RawClient, bob: RawClient) -> None:

@@ -19,6 +19,9 @@ from drumlin.wire.protocol.create_delegation_token import (
 )
 
 _WITH_OWNER: Final = 3
+#: Any user can have tokens: what is kept of one is bounded, and so is the turn that writes it.
+_RENEWERS_MAX: Final = 1000
+_CHARACTERS_MAX: Final = 1 << 16
 
 
 async def handle(
@@ -45,6 +48,12 @@ async def _created(
     tokens.require_enabled()
     if not owner.startswith(f"{USER}:"):
         raise KafkaError(ErrorCode.invalid_principal_type, "Only users can have a token.")
+    if len(request.renewers) > _RENEWERS_MAX:
+        message = f"A token can have {_RENEWERS_MAX} renewers, not {len(request.renewers)}."
+        raise KafkaError(ErrorCode.invalid_request, message)
+    if len(owner) + sum(len(each.principal_name) for each in request.renewers) > _CHARACTERS_MAX:
+        message = f"The names of a token can have {_CHARACTERS_MAX} characters."
+        raise KafkaError(ErrorCode.invalid_request, message)
     if any(each.principal_type != USER for each in request.renewers):
         raise KafkaError(ErrorCode.invalid_principal_type, "Only users can renew a token.")
     renewers = [f"{USER}:{each.principal_name}" for each in request.renewers]

@@ -29,7 +29,10 @@ async def handle(
         tokens.require_enabled()
         owners = None
         if request.owners is not None:
-            owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
+            owners = set()
+            for each in request.owners:
+                owners.add(f"{each.principal_type}:{each.principal_name}")
+                await give_way()
         for token in tokens.all():
             is_asked = owners is None or not owners.isdisjoint(token.seen_by)
             if is_asked and _may_see(context, token):
