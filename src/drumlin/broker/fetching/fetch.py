@@ -98,12 +98,13 @@ class Fetch:
         self.writer = fetch_answers(version)
         self.is_follower = request.replica_id >= 0
         self._may_read = context.topic_right(Operation.READ)
+        known = context.known_topics(Operation.READ)
         if self.is_follower and self._may_read is not None:
-            self._may_read = self._may_follow
+            self._may_read, known = self._may_follow, {}
         #: The partitions of a topic that this broker leads now, by index, as bytes name the topic.
         #: There are none where the right is lacking: `missing` says so.
         self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = led_topics(
-            broker, self._may_read, by_id=self.by_id
+            broker, self._may_read, known, by_id=self.by_id
         )
         self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)

@@ -87,6 +87,7 @@ class ProduceAppends:
         self._led_of = led_topics(
             context.broker,
             context.topic_right(Operation.WRITE),
+            context.known_topics(Operation.WRITE),
             by_id=version >= TOPIC_IDS_FROM,
         )
         self._allows_zstd = version >= _ZSTD_FROM

@@ -5,14 +5,16 @@ allows, and where nothing does either, the answer is no; with `allow.everyone.if
 yes for a resource that no ACL is about at all, of anybody.
 
 An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
-are. Answers are remembered until an ACL changes. `version` tells whether one has, for what was
-allowed before and is done later: a right is checked where its effect happens.
+are. Answers are remembered until an ACL changes, for each asker: Produce and Fetch look theirs up.
+`version` tells whether one has changed, for what was allowed before and is done later: a right is
+checked where its effect happens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from drumlin.broker.rights.acls import (
     ANY_NAME,
@@ -33,6 +35,8 @@ _REMEMBERED_NAME_MAX: Final = 249
 
 _NO_NAME: Final = "hardcode"
 
+_NO_ANSWERS: Final[Mapping[str, bool]] = MappingProxyType({})
+
 T = TypeVar("T")
 
 
@@ -44,7 +48,8 @@ class Decision(NamedTuple):
     acl: tuple[Target, Rule] | None = None
 
 
-_Asked = tuple[str, str, Operation, Kind, str]
+#: Principal, host, operation, kind.
+_Asker: TypeAlias = tuple[str, str, Operation, Kind]
 
 
 class Authorizer:
@@ -57,7 +62,8 @@ class Authorizer:
         self._literal: dict[tuple[Kind, str], frozenset[Rule]] = {}
         self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}
         self._lengths: dict[Kind, list[int]] = {}  # of prefixes, ascending
-        self._remembered: dict[_Asked, bool] = {}
+        self._remembered: dict[_Asker, dict[str, bool]] = {}  # no dict is empty
+        self._remembered_count = 0
         #: Changes with every ACL.
         self.version = 0
 
@@ -70,22 +76,35 @@ class Authorizer:
             prefixed = self._prefixed.setdefault(kind, {})
             _put(prefixed, name, rules)
             self._lengths[kind] = sorted({len(each) for each in prefixed})
-        self._remembered.clear()
+        self._forget()
         self.version += 1
 
     def allows(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str
     ) -> bool:
         """Whether the principal may do this on the resource with that name."""
-        asked = (principal, host, operation, kind, name)
-        answer = self._remembered.get(asked)
+        asker = (principal, host, operation, kind)
+        answer = self._remembered.get(asker, _NO_ANSWERS).get(name)
         if answer is None:
-            answer = self.decide(*asked).is_allowed
+            answer = self.decide(*asker, name).is_allowed
             if len(name) <= _REMEMBERED_NAME_MAX:
-                if len(self._remembered) >= _REMEMBERED_MAX:
-                    self._remembered.clear()
-                self._remembered[asked] = answer
+                if self._remembered_count >= _REMEMBERED_MAX:
+                    self._forget()
+                self._remembered.setdefault(asker, {})[name] = answer
+                self._remembered_count += 1
         return answer
+
+    def remembered(
+        self, principal: str, host: str, operation: Operation, kind: Kind
+    ) -> Mapping[str, bool]:
+        """The answers that are remembered, by name: emptied as soon as an ACL changes."""
+        return self._remembered.get((principal, host, operation, kind), _NO_ANSWERS)
+
+    def _forget(self) -> None:
+        for answers in self._remembered.values():
+            answers.clear()  # a request may hold it
+        self._remembered.clear()
+        self._remembered_count = 0
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether the principal may do this on any resource of the kind at all."""

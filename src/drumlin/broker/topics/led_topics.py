@@ -19,30 +19,35 @@ LedOf: TypeAlias = "Callable[[bytes], Mapping[int, Partition]]"
 _NONE: Final[Mapping[int, Partition]] = MappingProxyType({})
 
 
-def led_topics(broker: BrokerData, may: Callable[[str], bool] | None, *, by_id: bool) -> LedOf:
+def led_topics(
+    broker: BrokerData,
+    may: Callable[[str], bool] | None,
+    known: Mapping[str, bool] = MappingProxyType({}),
+    *,
+    by_id: bool,
+) -> LedOf:
     """The lookup of a topic's led partitions, by its name or id.
 
     It finds none of a topic that `may` denies, as if none were led here; whoever asks why says so.
-    A topic is asked about once, and anew when an ACL has changed.
+    `known`: what `may` has said before. A topic that is not among them is asked about once, and
+    anew when an ACL has changed.
     """
     registry, authorizer = broker.partitions, broker.authorizer
     led_of = registry.of_id if by_id else registry.of_name
     if may is None or authorizer is None:
         return led_of
-    rights: dict[bytes, bool] = {}
-    version = authorizer.version
+    asked: dict[str, tuple[int, bool]] = {}  # by name: the version of the ACLs, and the answer
 
     def allowed(topic: bytes) -> Mapping[int, Partition]:
-        nonlocal version
         found = led_of(topic)
         if not found:
             return found
-        if version != authorizer.version:
-            rights.clear()
-            version = authorizer.version
-        is_allowed = rights.get(topic)
-        if is_allowed is None:  # the name is the same in all partitions
-            is_allowed = rights[topic] = may(next(iter(found.values())).topic)
-        return found if is_allowed else _NONE
+        name = next(iter(found.values())).topic  # the same in all partitions
+        if known.get(name):
+            return found
+        answer = asked.get(name)
+        if answer is None or answer[0] != authorizer.version:
+            answer = asked[name] = authorizer.version, may(name)
+        return found if answer[1] else _NONE
 
     return allowed
