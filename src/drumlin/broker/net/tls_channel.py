@@ -34,6 +34,8 @@ _NOT_TLS: Final = (
 #: A fatal alert in the clear: protocol_version.
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _DRAINED_BYTES: Final = 64 * 1024
+#: A count of zero, as the kernel writes it.
+_NO_BYTES: Final = bytes(4)
 
 
 class TlsChannel:
@@ -115,6 +117,8 @@ class TlsChannel:
                         return received
                     at += count
                     received += count
+                    if count < _RECORD_BYTES and not self._has_more():
+                        return received
         except ssl.SSLWantReadError:
             if not received:
                 raise self._waiting_for(room=False) from None
@@ -123,6 +127,13 @@ class TlsChannel:
             if not received:
                 raise waiting from None
         return received
+
+    def _has_more(self) -> bool:
+        """Whether anything has come: it takes a fifth of a read that finds nothing."""
+        return (
+            self._socket.pending() > 0
+            or fcntl.ioctl(self._fileno, termios.FIONREAD, _NO_BYTES) != _NO_BYTES
+        )
 
     def _waiting_for(self, *, room: bool) -> BlockingIOError:
         self.receiving_needs_room = room
