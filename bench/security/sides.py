@@ -18,11 +18,17 @@ class TlsBroker(Broker):
     """A broker that is asked in the plain, and whose loads come through TLS."""
 
     def __init__(
-        self, name: str, process: DrumlinWithListeners | SecuredKafka, context: ssl.SSLContext
+        self,
+        name: str,
+        process: DrumlinWithListeners | SecuredKafka,
+        context: ssl.SSLContext,
+        certificates: Certificates,
     ) -> None:
         super().__init__(name, process)
         self.tls_port = int(process.addresses["tls"].rpartition(":")[2])
         self.context = context
+        #: The paths of the broker's certificate and its key.
+        self.certificate = certificates.path("server.crt"), certificates.path("server.key")
 
     @property
     def dial(self) -> Dial:
@@ -43,4 +49,7 @@ def both_with_tls(options: Options) -> Iterator[tuple[TlsBroker, TlsBroker]]:
         for server in (ours, theirs):
             stack.enter_context(contextlib.closing(server))
             server.start()
-        yield TlsBroker("Drumlin", ours, context), TlsBroker("Kafka", theirs, context)
+        yield (
+            TlsBroker("Drumlin", ours, context, certificates),
+            TlsBroker("Kafka", theirs, context, certificates),
+        )
