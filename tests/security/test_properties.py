@@ -28,6 +28,7 @@ PLAIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {CRED
 SCRAM = f"org.apache.kafka.common.security.scram.ScramLoginModule required {CREDENTIALS};"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {};"
 ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": "https://issuer.example/token"}
+PROVIDER = {"sasl.oauthbearer.token.provider": "a.b:C.d"}
 VALUES = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "PEM", "https", "TLSv1.2", "/x.pem", "", " ")
 SSL = {"security.protocol": "SSL"}
 
@@ -87,6 +88,13 @@ CLIENT = OAuthBearer(
             },
             Security(Tls(), CLIENT),
         ),
+        (
+            sasl("OAUTHBEARER", BEARER.format("region='x' scope='s'")) | PROVIDER,
+            Security(
+                Tls(), OAuthBearer("a.b:C.d", token_arguments=(("region", "x"), ("scope", "s")))
+            ),
+        ),
+        (sasl("OAUTHBEARER") | PROVIDER, Security(Tls(), OAuthBearer("a.b:C.d"))),
     ],
 )
 def test_properties_come_to_settings(given: dict[str, str], expected: Security) -> None:
@@ -162,6 +170,23 @@ TRUST = "ssl.truststore.location"
         (
             sasl("PLAIN", PLAIN) | {"sasl.client.callback.handler.class": "a.B"},
             "'sasl.client.callback.handler.class': Java",
+        ),
+        (
+            sasl("OAUTHBEARER") | PROVIDER | ENDPOINT,
+            "url': it has no meaning with .*token.provider",
+        ),
+        (sasl("PLAIN", PLAIN) | PROVIDER, "token.provider': .*sasl.mechanism is PLAIN"),
+        *(
+            (sasl("OAUTHBEARER") | dict.fromkeys(PROVIDER, name), "provider': .*'module:function'")
+            for name in ("hunter2", "a.b", "a:", "hunter2:x y", "eyJ.eyJ.hunter2")
+        ),
+        (
+            sasl("OAUTHBEARER") | {"sasl.oauthbearer.token.provider": lambda: "hunter2"},
+            "provider': expected a string: 'module:function', which is imported where",
+        ),
+        (
+            sasl("OAUTHBEARER", BEARER.format("ssl.protocol=hunter2")) | PROVIDER,
+            "'sasl.jaas.config': .*no function has an argument 'ssl.protocol'",
         ),
         (
             sasl("OAUTHBEARER") | ENDPOINT | {"sasl.login.callback.handler.class": "a.Iam"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from drumlin.peer.security.jaas import LoginModule, parse_jaas
@@ -48,6 +49,8 @@ _TLS: Final = (
     "ssl.key.password",
 )
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+#: A function of Python, which Kafka's clients do not know.
+_PROVIDER: Final = "sasl.oauthbearer.token.provider"
 _OAUTH: Final = {
     _ENDPOINT: "",
     "sasl.oauthbearer.client.credentials.client.id": "clientId",
@@ -55,7 +58,7 @@ _OAUTH: Final = {
     "sasl.oauthbearer.scope": "scope",
 }
 _CALLBACK_HANDLER: Final = "sasl.login.callback.handler.class"
-_SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, *_OAUTH)
+_SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, _PROVIDER, *_OAUTH)
 #: Properties that tune Java code without a counterpart here: accepted, but without effect.
 _WITHOUT_EFFECT: Final = (
     "sasl.login.connect.timeout.ms",
@@ -94,7 +97,9 @@ class _Properties:
         }
         for name, value in self._values.items():
             if not isinstance(value, str):
-                raise self.error(name, "expected a string")
+                is_function = name == _PROVIDER and callable(value)
+                hint = ": 'module:function', which is imported where it is called"
+                raise self.error(name, f"expected a string{hint if is_function else ''}")
 
     def get(self, name: str) -> str | None:
         """The value of a property; a blank one counts as missing, as in Kafka."""
@@ -274,7 +279,7 @@ def _module(properties: _Properties, mechanism: str) -> LoginModule:
     name = "sasl.jaas.config"
     text = properties.get(name)
     if text is None:
-        if mechanism == "OAUTHBEARER" and properties.get(_ENDPOINT) is not None:
+        if mechanism == "OAUTHBEARER" and (properties.get(_ENDPOINT) or properties.get(_PROVIDER)):
             return LoginModule(_MODULES[mechanism], {})
         raise properties.error(name, f"it is missing; {mechanism} wants {_MODULES[mechanism]}")
     try:
@@ -303,9 +308,18 @@ def _login_of(properties: _Properties, mechanism: str, options: dict[str, str]) 
 
 
 def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
+    extensions = {
+        name.removeprefix("extension_"): options.pop(name)
+        for name in list(options)
+        if name.startswith("extension_")
+    }
+    provider = properties.get(_PROVIDER)
+    if provider is not None:
+        return _from_provider(properties, provider.strip(), options, extensions)
     endpoint = properties.get(_ENDPOINT)
     if endpoint is None:
-        raise properties.error(_ENDPOINT, "it is missing: where tokens come from")
+        why = f"it is missing: where tokens come from, if not from {_PROVIDER}"
+        raise properties.error(_ENDPOINT, why)
     values: dict[str, str | None] = {}
     for name, in_module in _OAUTH.items():
         if name == _ENDPOINT:
@@ -314,11 +328,6 @@ def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
         if value is not None and older is not None:
             raise properties.error(name, f"{in_module} is in sasl.jaas.config too; only one can be")
         values[in_module] = value if value is not None else older
-    extensions = {
-        name.removeprefix("extension_"): options.pop(name)
-        for name in list(options)
-        if name.startswith("extension_")
-    }
     tls = {name: options.pop(name) for name in list(options) if name.startswith("ssl.")}
     if options:
         raise SecurityOptionError(f"the login module has no option {min(options)!r} here")
@@ -329,4 +338,22 @@ def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
         scope=values["scope"],
         extensions=tuple(sorted(extensions.items())),
         token_tls=parts_of({"security.protocol": "SSL", **tls})[0] or Tls(),
+    )
+
+
+def _from_provider(
+    properties: _Properties, provider: str, options: dict[str, str], extensions: dict[str, str]
+) -> OAuthBearer:
+    """The login by a function, which gets the options of the login module as its arguments."""
+    for name in _OAUTH:
+        if properties.get(name) is not None:
+            raise properties.error(name, f"it has no meaning with {_PROVIDER}")
+    try:
+        login = OAuthBearer(token=provider)
+    except SecurityOptionError as error:
+        raise properties.error(_PROVIDER, str(error)) from None
+    return replace(
+        login,
+        token_arguments=tuple(sorted(options.items())),
+        extensions=tuple(sorted(extensions.items())),
     )
