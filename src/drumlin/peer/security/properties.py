@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from drumlin.peer.security.jaas import LoginModule, parse_jaas
-from drumlin.peer.security.pem import refusal_of_store
 from drumlin.peer.security.settings import (
     SCRAM_MECHANISMS,
     TLS_VERSIONS,
@@ -41,9 +40,11 @@ _TLS: Final = (
     "ssl.endpoint.identification.algorithm",
     "ssl.truststore.type",
     "ssl.truststore.location",
+    "ssl.truststore.password",
     "ssl.truststore.certificates",
     "ssl.keystore.type",
     "ssl.keystore.location",
+    "ssl.keystore.password",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.key.password",
@@ -74,8 +75,6 @@ _WITHOUT_EFFECT: Final = (
 )
 _KNOWN: Final = ("security.protocol", *_TLS, *_SASL, *_WITHOUT_EFFECT)
 _REFUSED: Final = {
-    "ssl.truststore.password": "a PEM trust store has no password",
-    "ssl.keystore.password": "a PEM store has no password; its key has: ssl.key.password",
     "ssl.cipher.suites": "the cipher suites are those of OpenSSL's configuration",
     "sasl.client.callback.handler.class": "Java classes cannot be run here",
     "sasl.login.class": "Java classes cannot be run here",
@@ -121,8 +120,6 @@ class _Properties:
     def check_names(self) -> None:
         for name in sorted(self._values):
             if name in _REFUSED:
-                if name.endswith("store.password"):
-                    self.check_store(name.removesuffix(".password"))  # has a better error
                 raise self.error(name, _REFUSED[name])
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)
@@ -131,24 +128,21 @@ class _Properties:
                 hint = f"; is '{self._prefix}{near[0]}' meant?" if near else ""
                 raise self.error(name, f"there is no such option here{hint}")
 
-    def check_store(self, store: str) -> None:
-        """Refuse a Java key store."""
+    def store_password(self, store: str, hint: str) -> str | None:
+        """The password of a store, whose type is checked. Only the file tells what it is: Java's
+        tools give PKCS12 stores names that end with .jks, and Java reads them as either.
+        """
         kind = (self.get(f"{store}.type") or "").strip().upper()
-        location = self.get(f"{store}.location")
-        looks_like = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
-        if not kind and location is not None and "." in location:
-            kind = looks_like.get("." + location.rpartition(".")[2].lower(), "")
-        if not kind and location is not None and self.get(f"{store}.password") is not None:
-            # Kafka assumes JKS unless the type says PEM.
-            kind = "" if location.lower().endswith((".pem", ".crt", ".cer")) else "JKS"
-        if kind in {"", "PEM"}:
-            return
-        holds_key = store == "ssl.keystore"
-        if location is not None and kind in {"JKS", "PKCS12"}:
-            raise self.error(
-                f"{store}.location", refusal_of_store(location.strip(), kind, holds_key)
-            )
-        raise self.error(f"{store}.type", "only PEM is supported")
+        location, password = self.get(f"{store}.location"), self.get(f"{store}.password")
+        if kind not in {"", "PEM", "PKCS12", "JKS"}:
+            raise self.error(f"{store}.type", "there are PEM and PKCS12")
+        if kind in {"PKCS12", "JKS"} and location is None:
+            raise self.error(f"{store}.type", f"{store}.location is missing; text is PEM")
+        if password is not None and kind == "PEM":
+            raise self.error(f"{store}.password", f"a PEM store has no password{hint}")
+        if password is not None and location is None:
+            raise self.error(f"{store}.password", f"there is no store: {store}.location is missing")
+        return password
 
 
 def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Login | None]:
@@ -184,8 +178,8 @@ def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
 
 
 def _tls(properties: _Properties) -> Tls:
-    for store in ("ssl.truststore", "ssl.keystore"):
-        properties.check_store(store)
+    trusted_password = properties.store_password("ssl.truststore", "")
+    store_password = properties.store_password("ssl.keystore", "; its key has: ssl.key.password")
     ca = _one_of(properties, "ssl.truststore.certificates", "ssl.truststore.location")
     chain = _one_of(properties, "ssl.keystore.certificate.chain", "ssl.keystore.location")
     key = properties.get("ssl.keystore.key")
@@ -198,13 +192,17 @@ def _tls(properties: _Properties) -> Tls:
     password = properties.get("ssl.key.password")
     if password is not None and chain is None:
         raise properties.error("ssl.key.password", "there is no key: ssl.keystore.… is missing")
+    if None not in {password, store_password} and password != store_password:
+        why = "a store and its key have one password here, that of ssl.keystore.password"
+        raise properties.error("ssl.key.password", why)
     return Tls(
         ca=ca,
         certificate=chain,
         key=key,
-        key_password=password,
+        key_password=store_password if password is None else password,
         check_host_name=_checks_host_name(properties),
         versions=_versions(properties),
+        ca_password=trusted_password,
     )
 
 

@@ -42,10 +42,11 @@ def may_be_key(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Tls:
-    """TLS for a connection. Certificates and keys are given as paths of PEM files or as PEM text.
+    """TLS for a connection. Certificates and keys are given as paths of files, or as PEM text.
 
-    `ca` has the CA certificates to trust, by default the system's. `certificate` is the client's
-    certificate with its chain, and may include the key.
+    A file is PEM, or a PKCS12 store. `ca` has the CA certificates to trust, by default the
+    system's; `ca_password` is that of a store. `certificate` is the client's certificate with its
+    chain, and may include the key, as a store does. `key_password` is that of the key or the store.
     """
 
     ca: str | None = None
@@ -54,9 +55,10 @@ class Tls:
     key_password: str | Secret | None = None
     check_host_name: bool = True
     versions: tuple[str, ...] = TLS_VERSIONS
+    ca_password: str | Secret | None = None
 
     def __post_init__(self) -> None:
-        for name in ("certificate", "key", "key_password"):
+        for name in ("certificate", "key", "key_password", "ca_password"):
             _conceal(self, name)
         unknown = [each for each in self.versions if each not in TLS_VERSIONS]
         if unknown or not self.versions:
@@ -66,6 +68,8 @@ class Tls:
             raise SecurityOptionError("a key without a certificate: both are needed, or neither")
         if self.key_password is not None and self.certificate is None:
             raise SecurityOptionError("a password for a key, and no key")
+        if self.ca_password is not None and (self.ca is None or is_pem(self.ca)):
+            raise SecurityOptionError("a password for a store of CA certificates, and no store")
 
 
 @dataclass(frozen=True)
