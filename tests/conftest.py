@@ -20,7 +20,9 @@ from hypothesis import settings
 
 from rig import depth
 from rig.brokers.drumlin_server import running_server
+from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
 from rig.brokers.old_records import KEPT
+from rig.data.secured_listeners import Secured
 from rig.depth import IS_DEEP
 from rig.scheduling import ByServers, order
 from rig.servers.apache_kafka import ApacheKafka, kafka_classpath
@@ -213,6 +215,27 @@ def secured_kafka(
     with running(made) as kafka:
         kafka.make_topics()
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def secured_drumlin(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[DrumlinWithListeners]:
+    server = DrumlinWithListeners(tmp_path_factory.mktemp("secured-drumlin"), certificates)
+    try:
+        server.start()
+        server.make_users_and_topics()
+        yield server
+    finally:
+        server.close()
+    server.check_output()
+
+
+@pytest.fixture(scope="session", params=[pytest.param("kafka", marks=pytest.mark.deep), "drumlin"])
+def secured(request: pytest.FixtureRequest) -> Secured:
+    """Apache Kafka, and Drumlin, which does the same."""
+    found: Secured = request.getfixturevalue(f"secured_{request.param}")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ PLAIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {CRED
 SCRAM = f"org.apache.kafka.common.security.scram.ScramLoginModule required {CREDENTIALS};"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {};"
 ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": "https://issuer.example/token"}
+PROVIDER = {"sasl.oauthbearer.token.provider": "a.b:C.d"}
 VALUES = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "PEM", "https", "TLSv1.2", "/x.pem", "", " ")
 SSL = {"security.protocol": "SSL"}
 
@@ -67,6 +69,25 @@ CLIENT = OAuthBearer(
             },
             Security(Tls(ca=PEM, certificate=PEM, key=KEY, key_password="hunter2")),
         ),
+        (
+            SSL
+            | {
+                "ssl.truststore.location": "/trust.jks",
+                "ssl.truststore.password": "hunter2",
+                "ssl.keystore.type": "pkcs12",
+                "ssl.keystore.location": "/keys",
+                "ssl.keystore.password": "hunter3",
+                "ssl.key.password": "hunter3",
+            },
+            Security(
+                Tls(
+                    ca="/trust.jks",
+                    ca_password="hunter2",
+                    certificate="/keys",
+                    key_password="hunter3",
+                )
+            ),
+        ),
         (sasl("PLAIN", PLAIN), Security(Tls(), Plain("alice", "hunter2"))),
         (sasl("SCRAM-SHA-256", SCRAM), Security(Tls(), Scram("alice", "hunter2", "SCRAM-SHA-256"))),
         (
@@ -87,6 +108,13 @@ CLIENT = OAuthBearer(
             },
             Security(Tls(), CLIENT),
         ),
+        (
+            sasl("OAUTHBEARER", BEARER.format("region='x' scope='s'")) | PROVIDER,
+            Security(
+                Tls(), OAuthBearer("a.b:C.d", token_arguments=(("region", "x"), ("scope", "s")))
+            ),
+        ),
+        (sasl("OAUTHBEARER") | PROVIDER, Security(Tls(), OAuthBearer("a.b:C.d"))),
     ],
 )
 def test_properties_come_to_settings(given: dict[str, str], expected: Security) -> None:
@@ -121,7 +149,32 @@ TRUST = "ssl.truststore.location"
         (SSL | {"ssl.endpoint.identification.algorithm": "none"}, "'ssl.endpoint.identification"),
         (SSL | {"ssl.truststore.certificates": "hunter2"}, "'ssl.truststore.certificates': .*PEM"),
         (SSL | {"ssl.truststore.certificates": PEM, TRUST: "/ca.pem"}, "only one"),
-        (SSL | {TRUST: "/ca.pem", "ssl.truststore.password": "hunter2"}, "truststore.password'"),
+        (
+            SSL | {TRUST: __file__, "ssl.truststore.password": "hunter2"},
+            "test_properties.py is no PKCS12 store, and only such has a password",
+        ),
+        (
+            SSL | {TRUST: "/x", "ssl.truststore.type": "PEM", "ssl.truststore.password": "hunter2"},
+            "'ssl.truststore.password': a PEM store has no password",
+        ),
+        (
+            SSL | {"ssl.truststore.certificates": PEM, "ssl.truststore.password": "hunter2"},
+            "'ssl.truststore.password': there is no store",
+        ),
+        (
+            SSL | {"ssl.truststore.certificates": PEM, "ssl.truststore.type": "PKCS12"},
+            "'ssl.truststore.type': .*location is missing",
+        ),
+        (SSL | {"ssl.keystore.password": "hunter2"}, "'ssl.keystore.password': there is no store"),
+        (
+            SSL
+            | {
+                "ssl.keystore.location": "/k.p12",
+                "ssl.keystore.password": "hunter2",
+                "ssl.key.password": "another",
+            },
+            "'ssl.key.password': a store and its key have one password",
+        ),
         (SSL | {"ssl.keystore.key": KEY}, "certificate.chain is missing"),
         (
             SSL | {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": "HUNTER2"},
@@ -135,7 +188,7 @@ TRUST = "ssl.truststore.location"
         (sasl("PLAIN", PLAIN.replace("hunter2", "hunter2\udc80")), "'sasl.jaas.config': password"),
         (SSL | {"ssl.keystore.certificate.chain": PEM}, "ssl.keystore.key is missing"),
         (SSL | {"ssl.key.password": "hunter2"}, "'ssl.key.password': there is no key"),
-        (SSL | {"ssl.keystore.type": "BCFKS"}, "'ssl.keystore.type': only PEM"),
+        (SSL | {"ssl.keystore.type": "BCFKS"}, "'ssl.keystore.type': there are PEM and PKCS12"),
         (sasl("GSSAPI", PLAIN), "'sasl.mechanism': GSSAPI"),
         ({"security.protocol": "SASL_SSL"}, "'sasl.mechanism': GSSAPI"),
         ({"sasl.kerberos.service.name": "kafka"}, "'sasl.kerberos.service.name': GSSAPI"),
@@ -162,6 +215,23 @@ TRUST = "ssl.truststore.location"
         (
             sasl("PLAIN", PLAIN) | {"sasl.client.callback.handler.class": "a.B"},
             "'sasl.client.callback.handler.class': Java",
+        ),
+        (
+            sasl("OAUTHBEARER") | PROVIDER | ENDPOINT,
+            "url': it has no meaning with .*token.provider",
+        ),
+        (sasl("PLAIN", PLAIN) | PROVIDER, "token.provider': .*sasl.mechanism is PLAIN"),
+        *(
+            (sasl("OAUTHBEARER") | dict.fromkeys(PROVIDER, name), "provider': .*'module:function'")
+            for name in ("hunter2", "a.b", "a:", "hunter2:x y", "eyJ.eyJ.hunter2")
+        ),
+        (
+            sasl("OAUTHBEARER") | {"sasl.oauthbearer.token.provider": lambda: "hunter2"},
+            "provider': expected a string: 'module:function', which is imported where",
+        ),
+        (
+            sasl("OAUTHBEARER", BEARER.format("ssl.protocol=hunter2")) | PROVIDER,
+            "'sasl.jaas.config': .*no function has an argument 'ssl.protocol'",
         ),
         (
             sasl("OAUTHBEARER") | ENDPOINT | {"sasl.login.callback.handler.class": "a.Iam"},
@@ -218,46 +288,24 @@ def test_what_is_no_text_is_refused_before_a_login_fails_with_it() -> None:
         assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "command"),
-    [
-        ("a b.jks", "JKS", "keytool -list -rfc -keystore '{folder}/a b.jks' > '{folder}/a b.pem'"),
-        ("t.p12", "PKCS12", "keytool -list -rfc -keystore {folder}/t.p12 > {folder}/t.pem"),
-    ],
-)
-@pytest.mark.parametrize("said", ["name", "type", "bytes"])
+@pytest.mark.parametrize("name", ["a b.jks", "store"])
+@pytest.mark.parametrize("kind", [{}, {"type": "JKS"}, {"type": "PKCS12", "password": "hunter2"}])
+@pytest.mark.parametrize("store", ["truststore", "keystore"])
 def test_a_java_store_is_refused_with_the_command_that_converts_it(
-    tmp_path: Path, name: str, kind: str, command: str, said: str
+    tmp_path: Path, name: str, kind: dict[str, str], store: str
 ) -> None:
-    magic = {"JKS": b"\xfe\xed\xfe\xed\0\0\0\2", "PKCS12": b"\x30\x82\x0a\x0b\x02\x01\x03\x30"}[
-        kind
-    ]
-    path = tmp_path / (name if said == "name" else name.rpartition(".")[0])
-    path.write_bytes(magic)
-    given = SSL | {TRUST: str(path)} | ({"ssl.truststore.type": kind} if said == "type" else {})
-    with pytest.raises(SecurityOptionError) as caught:
+    path = tmp_path / name
+    path.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    said = {"location": str(path)} | kind
+    given = SSL | {f"ssl.{store}.{key}": text for key, text in said.items()}
+    with pytest.raises(SecurityOptionError, match="is a JKS store") as caught:
         drumlin.connect("127.0.0.1:1", security=given)
-    expected = command.format(folder=tmp_path)
-    if said != "name":
-        expected = expected.replace(name, name.rpartition(".")[0])
-    assert f"is a {kind} store" in str(caught.value)
-    assert str(caught.value).endswith(expected)
-
-
-def test_a_store_with_a_key_is_converted_by_another_command() -> None:
-    given = SSL | {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "hunter2"}
-    with pytest.raises(SecurityOptionError, match=r"keytool -importkeystore .* && openssl pkcs12"):
-        Security.of(given)
-
-
-@pytest.mark.parametrize("path", ["/etc/kafka/trust", "/etc/kafka/kafka.truststore"])
-def test_a_store_with_a_password_is_one_of_java(path: str) -> None:
-    given = SSL | {TRUST: path, "ssl.truststore.password": "hunter2"}
-    with pytest.raises(SecurityOptionError, match=r"is a JKS store .* keytool -list") as caught:
-        Security.of(given)
+    source, converted = (shlex.quote(str(each)) for each in (path, path.with_suffix(".p12")))
+    assert str(caught.value).endswith(
+        f": keytool -importkeystore -srckeystore {source} -destkeystore {converted} "
+        "-deststoretype PKCS12"
+    )
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(SecurityOptionError, match="a PEM trust store has no password"):
-        Security.of(given | {TRUST: "/ca.pem"})
 
 
 def test_nothing_secret_is_ever_shown() -> None:
@@ -267,6 +315,7 @@ def test_nothing_secret_is_ever_shown() -> None:
         sasl("OAUTHBEARER", BEARER.format("clientId=i clientSecret=hunter2")) | ENDPOINT,
         SSL | {"ssl.keystore.certificate.chain": PEM, "ssl.keystore.key": KEY},
         SSL | {"ssl.keystore.location": "/k.pem", "ssl.key.password": "hunter2"},
+        SSL | {TRUST: "/k.p12", "ssl.truststore.password": "hunter2"},
     ]
     for each in map(Security.of, given):
         for text in (repr(each), str(each), f"{each}", repr([each])):

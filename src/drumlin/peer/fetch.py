@@ -13,6 +13,7 @@ from typing import Final
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.peer.peer_error import only
+from drumlin.peer.rights import refusal
 from drumlin.records.batch.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -26,7 +27,7 @@ from drumlin.wire.by_hand.fetch_response import (
     PartitionFetch,
     parse_fetch_response,
 )
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 
 _CONSUMER: Final = -1
@@ -71,10 +72,10 @@ async def fetch(
     )
     where = f"fetch of topic {topic!r} partition {partition}"
     if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code, where)
+        raise refusal("fetch", response.error_code, where)
     fetched = only(only(response.topics, where).partitions, where)
     if fetched.error_code is not ErrorCode.none:
-        raise KafkaError(fetched.error_code, where)
+        raise refusal("fetch", fetched.error_code, where)
     return fetched
 
 

@@ -43,6 +43,7 @@ class DrumlinWithListeners(DrumlinServer):
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "connection.failed.authentication.delay.ms": "10",
+            "group.initial.rebalance.delay.ms": "0",
             **listener_settings(certificates, keys),
         }
         file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))

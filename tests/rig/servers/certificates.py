@@ -5,12 +5,17 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+
 from rig.jvm.jars import java
 from rig.jvm.java import SHORT_LIVED_JVM
 
 _SOURCE = Path(__file__).with_name("Certificates.java")
 _EXPORTS = "java.base/sun.security.tools.keytool=ALL-UNNAMED"
-#: Of the `…-locked.key`.
+#: Of the `…-locked.key`, and of `pkcs12`.
 KEY_PASSWORD = "locked"
 
 
@@ -33,6 +38,17 @@ class Certificates:
     def path(self, name: str) -> str:
         """The path of a file such as "ca.crt"."""
         return str(self.folder / name)
+
+    def pkcs12(self, name: str) -> str:
+        """The path of a store with one's key and chain; its password is KEY_PASSWORD."""
+        pem = (self.folder / f"{name}.pem").read_bytes()
+        own, *others = x509.load_pem_x509_certificates(pem)
+        key = serialization.load_pem_private_key(pem, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        lock = serialization.BestAvailableEncryption(KEY_PASSWORD.encode())
+        path = self.folder / f"{name}.p12"
+        path.write_bytes(serialize_key_and_certificates(b"own", key, own, others, lock))
+        return str(path)
 
     def text(self, name: str) -> str:
         return (self.folder / name).read_text()

@@ -49,6 +49,7 @@ class SecuredKafka(ApacheKafka):
             "super.users": "User:ANONYMOUS",
             "delegation.token.secret.key": "of the tests",
             "connection.failed.authentication.delay.ms": "10",
+            "group.initial.rebalance.delay.ms": "0",
         }
         self.settings |= listener_settings(certificates, keys)
 

@@ -1,4 +1,4 @@
-"""The rights that docs/spark.md lists, on a real Apache Kafka: no more are needed, and none less.
+"""The rights of the sink that the documents list: no more are needed, and none less.
 
 Without one of them the write fails with a sentence that names it, and nothing is seen of it.
 """
@@ -17,6 +17,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.spark import sink
 from rig.data.secured_listeners import PASSWORD, Secured
+from rig.documents.task_rights import listed, placed
 from rig.servers.rights import (
     CREATE,
     GROUP,
@@ -93,9 +94,15 @@ class Names:
 
 
 @pytest.fixture
-def names(secured_kafka: Secured) -> Iterator[Names]:
-    with drumlin.connect(f"127.0.0.1:{secured_kafka.port}") as administrator:
-        yield Names(secured_kafka, administrator)
+def names(secured: Secured) -> Iterator[Names]:
+    with drumlin.connect(f"127.0.0.1:{secured.port}") as administrator:
+        yield Names(secured, administrator)
+
+
+def test_the_rights_are_those_of_the_document() -> None:
+    places = {"OUT": "target", "DECISIONS": "decisions"}
+    found = {placed(each, places) for each in listed("Spark's sink, exactly once")}
+    assert found == {right for right, _ in RIGHTS.values()}
 
 
 def write(spark: SparkSession, options: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from drumlin.peer.cluster_view import PartitionView
 from drumlin.peer.connection import Request
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.peer.retry import Deadline
+from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from drumlin.wire.protocol.create_topics import (
@@ -103,7 +104,7 @@ async def look_up_topics(
         for name, code in refused.items() if names is not None else ():
             # "Unknown" is a valid result; other retriable errors are retried, as in every call.
             if code is not ErrorCode.unknown_topic_or_partition and code.retriable:
-                raise KafkaError(code, f"topic {name!r}")
+                raise refusal("metadata", code, f"topic {name!r}")
         return refused
 
     refused = await connections.retrying(attempt)
@@ -174,7 +175,7 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
     )
     request = CreateTopicsRequest(topics=(creatable,), timeout=_timeout(connections))
     response = await _ask_controller(connections, "create_topics", request, deadline)
-    _check(response.topics, topic.name)
+    _check("create_topics", response.topics, topic.name)
     count = max(topic.partitions, len(topic.assignments), 1)
     with _noting(f"topic {topic.name} was created"):
         await _await_leaders(connections, topic.name, 0, count, deadline)
@@ -216,7 +217,7 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
     )
     response = await _ask_controller(connections, "delete_topics", request)
     connections.view.topics.pop(topic, None)
-    _check(response.responses, topic)
+    _check("delete_topics", response.responses, topic)
 
 
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
@@ -232,7 +233,7 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
         validate_only=False,
     )
     response = await _ask_controller(connections, "create_partitions", request, deadline)
-    _check(response.results, topic)
+    _check("create_partitions", response.results, topic)
     with _noting(f"topic {topic} has {count} partitions now"):
         await _await_leaders(connections, topic, count - 1, count, deadline)
 
@@ -249,7 +250,7 @@ async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str,
     async def attempt() -> Any:
         connection = await connections.any()
         response = await connection.request("describe_configs", request)
-        _check(response.results, topic)
+        _check("describe_configs", response.results, topic)
         return response.results[0]
 
     result = await connections.retrying(attempt)
@@ -282,7 +283,7 @@ async def set_topic_configs(
     )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
     response = await _ask_controller(connections, "incremental_alter_configs", request)
-    _check(response.responses, topic)
+    _check("incremental_alter_configs", response.responses, topic)
 
 
 def _timeout(connections: BrokerConnections) -> timedelta:
@@ -317,9 +318,9 @@ def _results(response: Any) -> Sequence[Any]:
     raise AssertionError(f"{type(response).__name__} has no results")
 
 
-def _check(results: Sequence[Any], topic: str) -> None:
+def _check(api_name: str, results: Sequence[Any], topic: str) -> None:
     result = only(results, f"topic {topic!r}")
     code = result.error_code
     if code is not ErrorCode.none:
         message = getattr(result, "error_message", None)
-        raise KafkaError(code, f"topic {topic!r}" + (f": {message}" if message else ""))
+        raise refusal(api_name, code, f"topic {topic!r}" + (f": {message}" if message else ""))

@@ -35,7 +35,8 @@ NO_EPOCH: Final = -1
 NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 
 #: Called with an error code and a description of the request: raises unless the code is "none".
-Check = Callable[[ErrorCode, str], None]
+_FETCH: Final = "offset_fetch"
+Check = Callable[[str, ErrorCode, str], None]
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -165,11 +166,12 @@ def fetched_offsets(
     what = f"offset_fetch of group {group_id!r}"
     is_one = response.groups is None  # older versions return a single group
     answer: Any = only((response,) if is_one else response.groups, what)
-    check(answer.error_code, what)
+    check(_FETCH, answer.error_code, what)
     found = {}
     for topic in answer.topics:
         for each in topic.partitions:
-            check(each.error_code, f"{what}: topic {topic.name!r} partition {each.partition_index}")
+            where = f"{what}: topic {topic.name!r} partition {each.partition_index}"
+            check(_FETCH, each.error_code, where)
             if each.committed_offset >= 0:
                 epoch = each.committed_leader_epoch
                 place = TopicPartition(topic.name, each.partition_index)

@@ -11,6 +11,7 @@ from drumlin.client.places import End, check_partitions
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError, only
+from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -56,7 +57,7 @@ async def _delete_in(
         response = await connection.request("delete_records", request)
         answer: Any = only(only(response.topics, where).partitions, where)
         if answer.error_code is not ErrorCode.none:
-            raise KafkaError(error_of(answer.error_code), where)
+            raise refusal("delete_records", error_of(answer.error_code), where)
         return int(answer.low_watermark)
 
     return await connections.retrying(attempt, topics=(topic,))

@@ -33,6 +33,7 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import Request
 from drumlin.peer.peer_error import only
+from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from drumlin.wire.protocol.delete_groups import DeleteGroupsRequest
@@ -114,7 +115,7 @@ async def list_groups(
     async def of_broker(node_id: int) -> list[GroupListing]:
         connection = await connections.broker(node_id)
         response = await connection.request("list_groups", ListGroupsRequest())
-        _check(response.error_code, f"groups of broker {node_id}")
+        _check("list_groups", response.error_code, f"groups of broker {node_id}")
         return [
             GroupListing(
                 each.group_id,
@@ -150,7 +151,12 @@ async def describe_group(connections: BrokerConnections, group: str) -> GroupDes
     def first(response: Any) -> Any:
         found = only(response.groups, f"group {group!r}")
         if found.error_code is not ErrorCode.group_id_not_found:
-            _check(found.error_code, f"group {group!r}", getattr(found, "error_message", None))
+            _check(
+                "describe_groups",
+                found.error_code,
+                f"group {group!r}",
+                getattr(found, "error_message", None),
+            )
         return found
 
     found = await ask_coordinator(connections, group, "describe_groups", classic, first)
@@ -175,7 +181,7 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
 
     def read(response: Any) -> None:
         what = f"group {group!r}"
-        _check(only(response.results, what).error_code, what)
+        _check("delete_groups", only(response.results, what).error_code, what)
 
     await ask_coordinator(connections, group, "delete_groups", request, read)
 
@@ -268,14 +274,18 @@ async def delete_offsets(
     request = OffsetDeleteRequest(group_id=group, topics=tuple(topics))
 
     def read(response: Any) -> None:
-        _check(response.error_code, f"group {group!r}")
+        _check("offset_delete", response.error_code, f"group {group!r}")
         for topic in response.topics:
             for each in topic.partitions:
-                _check(each.error_code, f"group {group!r}, {topic.name}-{each.partition_index}")
+                _check(
+                    "offset_delete",
+                    each.error_code,
+                    f"group {group!r}, {topic.name}-{each.partition_index}",
+                )
 
     await ask_coordinator(connections, group, "offset_delete", request, read)
 
 
-def _check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
+def _check(api_name: str, code: ErrorCode | int, what: str, message: str | None = None) -> None:
     if code != ErrorCode.none:
-        raise KafkaError(error_of(code), f"{what}: {message}" if message else what)
+        raise refusal(api_name, error_of(code), f"{what}: {message}" if message else what)

@@ -18,6 +18,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection, Request
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import PeerError
+from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
@@ -68,7 +69,7 @@ class CoordinatorLink:
             self.forget()
             raise
 
-    def check(self, code: ErrorCode, what: str) -> None:
+    def check(self, api_name: str, code: ErrorCode, what: str | None = None) -> None:
         """Check a response's error, and forget a broker that is not the coordinator (any more).
 
         Raises:
@@ -77,7 +78,7 @@ class CoordinatorLink:
         if code in LOST_COORDINATOR:
             self.forget()
         if code is not ErrorCode.none:
-            raise KafkaError(code, what)
+            raise refusal(api_name, code, what or f"{api_name} of group {self.group_id!r}")
 
     async def _coordinator(self, connections: BrokerConnections) -> BrokerConnection:
         async with self._finding:

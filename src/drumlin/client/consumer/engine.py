@@ -32,6 +32,7 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
+from drumlin.peer.rights import lacking
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -181,6 +182,8 @@ class ConsumerEngine:
             why = code.name
             if code is ErrorCode.fenced_instance_id:
                 why += ", as another one has joined with its instance id"
+            elif right := lacking("consumer_group_heartbeat", code):
+                why += f", as it takes {right}"
             raise MembershipEnded(f"group {self._group_id!r} refuses this member: {why}", code)
         for state in self.positions:
             if state.failure is not None and not state.is_paused:

@@ -10,7 +10,8 @@ from drumlin.client.read.offsets import learn_leaders
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import InvalidResponse
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.peer.rights import refusal
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -82,6 +83,6 @@ async def ask_epoch_ends(
                 continue  # not requested
             if each.error_code is not ErrorCode.none:
                 where = f"offset_for_leader_epoch of topic {topic.topic!r}"
-                raise KafkaError(each.error_code, where)
+                raise refusal("offset_for_leader_epoch", each.error_code, where)
             found[place] = EpochEnd(each.leader_epoch, each.end_offset)
     return found

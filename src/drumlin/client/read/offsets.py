@@ -13,6 +13,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.peer.peer_error import InvalidResponse
 from drumlin.peer.retry import is_retriable
+from drumlin.peer.rights import refusal
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -167,7 +168,7 @@ def _take(
                 continue  # not requested
             if each.error_code is not ErrorCode.none:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
-                yield KafkaError(each.error_code, f"list_offsets of {where}")
+                yield refusal("list_offsets", each.error_code, f"list_offsets of {where}")
                 continue
             del missing[place]
             epoch = each.leader_epoch

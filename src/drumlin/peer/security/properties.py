@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from drumlin.peer.security.jaas import LoginModule, parse_jaas
-from drumlin.peer.security.pem import refusal_of_store
 from drumlin.peer.security.settings import (
     SCRAM_MECHANISMS,
     TLS_VERSIONS,
@@ -40,14 +40,18 @@ _TLS: Final = (
     "ssl.endpoint.identification.algorithm",
     "ssl.truststore.type",
     "ssl.truststore.location",
+    "ssl.truststore.password",
     "ssl.truststore.certificates",
     "ssl.keystore.type",
     "ssl.keystore.location",
+    "ssl.keystore.password",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.key.password",
 )
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+#: A function of Python, which Kafka's clients do not know.
+_PROVIDER: Final = "sasl.oauthbearer.token.provider"
 _OAUTH: Final = {
     _ENDPOINT: "",
     "sasl.oauthbearer.client.credentials.client.id": "clientId",
@@ -55,7 +59,7 @@ _OAUTH: Final = {
     "sasl.oauthbearer.scope": "scope",
 }
 _CALLBACK_HANDLER: Final = "sasl.login.callback.handler.class"
-_SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, *_OAUTH)
+_SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, _PROVIDER, *_OAUTH)
 #: Properties that tune Java code without a counterpart here: accepted, but without effect.
 _WITHOUT_EFFECT: Final = (
     "sasl.login.connect.timeout.ms",
@@ -71,8 +75,6 @@ _WITHOUT_EFFECT: Final = (
 )
 _KNOWN: Final = ("security.protocol", *_TLS, *_SASL, *_WITHOUT_EFFECT)
 _REFUSED: Final = {
-    "ssl.truststore.password": "a PEM trust store has no password",
-    "ssl.keystore.password": "a PEM store has no password; its key has: ssl.key.password",
     "ssl.cipher.suites": "the cipher suites are those of OpenSSL's configuration",
     "sasl.client.callback.handler.class": "Java classes cannot be run here",
     "sasl.login.class": "Java classes cannot be run here",
@@ -94,7 +96,9 @@ class _Properties:
         }
         for name, value in self._values.items():
             if not isinstance(value, str):
-                raise self.error(name, "expected a string")
+                is_function = name == _PROVIDER and callable(value)
+                hint = ": 'module:function', which is imported where it is called"
+                raise self.error(name, f"expected a string{hint if is_function else ''}")
 
     def get(self, name: str) -> str | None:
         """The value of a property; a blank one counts as missing, as in Kafka."""
@@ -116,8 +120,6 @@ class _Properties:
     def check_names(self) -> None:
         for name in sorted(self._values):
             if name in _REFUSED:
-                if name.endswith("store.password"):
-                    self.check_store(name.removesuffix(".password"))  # has a better error
                 raise self.error(name, _REFUSED[name])
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)
@@ -126,24 +128,21 @@ class _Properties:
                 hint = f"; is '{self._prefix}{near[0]}' meant?" if near else ""
                 raise self.error(name, f"there is no such option here{hint}")
 
-    def check_store(self, store: str) -> None:
-        """Refuse a Java key store."""
+    def store_password(self, store: str, hint: str) -> str | None:
+        """The password of a store, whose type is checked. Only the file tells what it is: Java's
+        tools give PKCS12 stores names that end with .jks, and Java reads them as either.
+        """
         kind = (self.get(f"{store}.type") or "").strip().upper()
-        location = self.get(f"{store}.location")
-        looks_like = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
-        if not kind and location is not None and "." in location:
-            kind = looks_like.get("." + location.rpartition(".")[2].lower(), "")
-        if not kind and location is not None and self.get(f"{store}.password") is not None:
-            # Kafka assumes JKS unless the type says PEM.
-            kind = "" if location.lower().endswith((".pem", ".crt", ".cer")) else "JKS"
-        if kind in {"", "PEM"}:
-            return
-        holds_key = store == "ssl.keystore"
-        if location is not None and kind in {"JKS", "PKCS12"}:
-            raise self.error(
-                f"{store}.location", refusal_of_store(location.strip(), kind, holds_key)
-            )
-        raise self.error(f"{store}.type", "only PEM is supported")
+        location, password = self.get(f"{store}.location"), self.get(f"{store}.password")
+        if kind not in {"", "PEM", "PKCS12", "JKS"}:
+            raise self.error(f"{store}.type", "there are PEM and PKCS12")
+        if kind in {"PKCS12", "JKS"} and location is None:
+            raise self.error(f"{store}.type", f"{store}.location is missing; text is PEM")
+        if password is not None and kind == "PEM":
+            raise self.error(f"{store}.password", f"a PEM store has no password{hint}")
+        if password is not None and location is None:
+            raise self.error(f"{store}.password", f"there is no store: {store}.location is missing")
+        return password
 
 
 def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Login | None]:
@@ -179,8 +178,8 @@ def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
 
 
 def _tls(properties: _Properties) -> Tls:
-    for store in ("ssl.truststore", "ssl.keystore"):
-        properties.check_store(store)
+    trusted_password = properties.store_password("ssl.truststore", "")
+    store_password = properties.store_password("ssl.keystore", "; its key has: ssl.key.password")
     ca = _one_of(properties, "ssl.truststore.certificates", "ssl.truststore.location")
     chain = _one_of(properties, "ssl.keystore.certificate.chain", "ssl.keystore.location")
     key = properties.get("ssl.keystore.key")
@@ -193,13 +192,17 @@ def _tls(properties: _Properties) -> Tls:
     password = properties.get("ssl.key.password")
     if password is not None and chain is None:
         raise properties.error("ssl.key.password", "there is no key: ssl.keystore.… is missing")
+    if None not in {password, store_password} and password != store_password:
+        why = "a store and its key have one password here, that of ssl.keystore.password"
+        raise properties.error("ssl.key.password", why)
     return Tls(
         ca=ca,
         certificate=chain,
         key=key,
-        key_password=password,
+        key_password=store_password if password is None else password,
         check_host_name=_checks_host_name(properties),
         versions=_versions(properties),
+        ca_password=trusted_password,
     )
 
 
@@ -274,7 +277,7 @@ def _module(properties: _Properties, mechanism: str) -> LoginModule:
     name = "sasl.jaas.config"
     text = properties.get(name)
     if text is None:
-        if mechanism == "OAUTHBEARER" and properties.get(_ENDPOINT) is not None:
+        if mechanism == "OAUTHBEARER" and (properties.get(_ENDPOINT) or properties.get(_PROVIDER)):
             return LoginModule(_MODULES[mechanism], {})
         raise properties.error(name, f"it is missing; {mechanism} wants {_MODULES[mechanism]}")
     try:
@@ -303,9 +306,18 @@ def _login_of(properties: _Properties, mechanism: str, options: dict[str, str]) 
 
 
 def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
+    extensions = {
+        name.removeprefix("extension_"): options.pop(name)
+        for name in list(options)
+        if name.startswith("extension_")
+    }
+    provider = properties.get(_PROVIDER)
+    if provider is not None:
+        return _from_provider(properties, provider.strip(), options, extensions)
     endpoint = properties.get(_ENDPOINT)
     if endpoint is None:
-        raise properties.error(_ENDPOINT, "it is missing: where tokens come from")
+        why = f"it is missing: where tokens come from, if not from {_PROVIDER}"
+        raise properties.error(_ENDPOINT, why)
     values: dict[str, str | None] = {}
     for name, in_module in _OAUTH.items():
         if name == _ENDPOINT:
@@ -314,11 +326,6 @@ def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
         if value is not None and older is not None:
             raise properties.error(name, f"{in_module} is in sasl.jaas.config too; only one can be")
         values[in_module] = value if value is not None else older
-    extensions = {
-        name.removeprefix("extension_"): options.pop(name)
-        for name in list(options)
-        if name.startswith("extension_")
-    }
     tls = {name: options.pop(name) for name in list(options) if name.startswith("ssl.")}
     if options:
         raise SecurityOptionError(f"the login module has no option {min(options)!r} here")
@@ -329,4 +336,22 @@ def _oauth(properties: _Properties, options: dict[str, str]) -> OAuthBearer:
         scope=values["scope"],
         extensions=tuple(sorted(extensions.items())),
         token_tls=parts_of({"security.protocol": "SSL", **tls})[0] or Tls(),
+    )
+
+
+def _from_provider(
+    properties: _Properties, provider: str, options: dict[str, str], extensions: dict[str, str]
+) -> OAuthBearer:
+    """The login by a function, which gets the options of the login module as its arguments."""
+    for name in _OAUTH:
+        if properties.get(name) is not None:
+            raise properties.error(name, f"it has no meaning with {_PROVIDER}")
+    try:
+        login = OAuthBearer(token=provider)
+    except SecurityOptionError as error:
+        raise properties.error(_PROVIDER, str(error)) from None
+    return replace(
+        login,
+        token_arguments=tuple(sorted(options.items())),
+        extensions=tuple(sorted(extensions.items())),
     )

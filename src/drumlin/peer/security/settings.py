@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from drumlin.peer.security.secret import Secret
 
@@ -21,6 +21,8 @@ _PEM: Final = "-----BEGIN"
 _PATH_SIZE_MAX: Final = 255
 _KEY_LIKE: Final = re.compile(r"[A-Za-z0-9+/=\\ ]{40,}")
 _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
+_DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_FUNCTION: Final = re.compile(f"{_DOTTED}:{_DOTTED}")
 
 
 class SecurityOptionError(ValueError):
@@ -40,10 +42,11 @@ def may_be_key(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Tls:
-    """TLS for a connection. Certificates and keys are given as paths of PEM files or as PEM text.
+    """TLS for a connection. Certificates and keys are given as paths of files, or as PEM text.
 
-    `ca` has the CA certificates to trust, by default the system's. `certificate` is the client's
-    certificate with its chain, and may include the key.
+    A file is PEM, or a PKCS12 store. `ca` has the CA certificates to trust, by default the
+    system's; `ca_password` is that of a store. `certificate` is the client's certificate with its
+    chain, and may include the key, as a store does. `key_password` is that of the key or the store.
     """
 
     ca: str | None = None
@@ -52,9 +55,10 @@ class Tls:
     key_password: str | Secret | None = None
     check_host_name: bool = True
     versions: tuple[str, ...] = TLS_VERSIONS
+    ca_password: str | Secret | None = None
 
     def __post_init__(self) -> None:
-        for name in ("certificate", "key", "key_password"):
+        for name in ("certificate", "key", "key_password", "ca_password"):
             _conceal(self, name)
         unknown = [each for each in self.versions if each not in TLS_VERSIONS]
         if unknown or not self.versions:
@@ -64,6 +68,8 @@ class Tls:
             raise SecurityOptionError("a key without a certificate: both are needed, or neither")
         if self.key_password is not None and self.certificate is None:
             raise SecurityOptionError("a password for a key, and no key")
+        if self.ca_password is not None and (self.ca is None or is_pem(self.ca)):
+            raise SecurityOptionError("a password for a store of CA certificates, and no store")
 
 
 @dataclass(frozen=True)
@@ -105,22 +111,27 @@ class Scram:
 class OAuthBearer:
     """SASL OAUTHBEARER, with a token from a function or an OAuth endpoint.
 
-    `token` is called in a thread whenever a token is needed. If it raises ConnectionError or
+    `token` is a function, or the name of one that can be imported, "module:function". It is called
+    in a thread whenever a token is needed, with `token_arguments`; what it returns is awaited if it
+    can be, in the event loop of the client. It gives the token; or the token and when it expires,
+    in seconds or milliseconds since 1970; of a JWT that is known. If it raises ConnectionError or
     TimeoutError it is called again, just as an unreachable broker is retried. Without `token`,
     `token_endpoint` grants tokens for the client credentials, over TLS with `token_tls`, which by
     default trusts the system's certificates.
     """
 
-    token: Callable[[], str] | None = field(default=None, repr=False)
+    token: Callable[..., Any] | str | None = field(default=None, repr=False)
     token_endpoint: str | None = None
     client_id: str | None = None
     client_secret: str | Secret | None = None
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     token_tls: Tls = field(default_factory=Tls)
+    token_arguments: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _conceal(self, "client_secret")
+        self._check_provider()
         if (self.token is None) == (self.token_endpoint is None):
             raise SecurityOptionError("OAUTHBEARER: either a function gives tokens or an endpoint")
         if self.token_endpoint is None:
@@ -140,6 +151,20 @@ class OAuthBearer:
             is_name = name.isascii() and name.isalpha() and name != "auth"
             if not is_name or "\x01" in value or _NO_TEXT.search(value):
                 raise SecurityOptionError(f"OAUTHBEARER: an extension {name!r} cannot be")
+
+    def _check_provider(self) -> None:
+        token = self.token
+        if token is not None and not isinstance(token, str) and not callable(token):
+            raise TypeError("token: expected a function, or the name of one")
+        if isinstance(token, str) and not _FUNCTION.fullmatch(token):
+            # A token itself may have been given, which must not be shown.
+            expected = "'module:function', the name of a function that can be imported"
+            raise SecurityOptionError(f"OAUTHBEARER: expected {expected}")
+        if self.token_arguments and token is None:
+            raise SecurityOptionError("OAUTHBEARER: arguments of a token provider, and none is")
+        for name, _ in self.token_arguments:
+            if not name.isidentifier():
+                raise SecurityOptionError(f"OAUTHBEARER: no function has an argument {name!r}")
 
 
 Login = Plain | Scram | OAuthBearer

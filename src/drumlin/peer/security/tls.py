@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.security.pem import as_file, pem_of
+from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import SecurityOptionError, Tls, revealed
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -30,7 +31,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     if tls.ca is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        trust(context, pem_of(tls.ca, "CA certificates"))
+        trust(context, pem_of(tls.ca, "CA certificates", password=_text(tls.ca_password)))
     if tls.certificate is not None:
         _show(context, tls)
     return context
@@ -52,11 +53,16 @@ def trust(context: ssl.SSLContext, pem: str) -> None:
 
 def _show(context: ssl.SSLContext, tls: Tls) -> None:
     assert tls.certificate is not None
-    pem = pem_of(revealed(tls.certificate), "client certificate", holds_key=True)
+    password = _text(tls.key_password)
+    certificate = revealed(tls.certificate)
+    pem = pem_of(certificate, "client certificate", holds_key=True, password=password)
     if tls.key is not None:
-        pem += pem_of(revealed(tls.key), "client key", holds_key=True)
-    password = None if tls.key_password is None else revealed(tls.key_password)
+        pem += pem_of(revealed(tls.key), "client key", holds_key=True, password=password)
     show(context, pem, password, "client")
+
+
+def _text(secret: str | Secret | None) -> str | None:
+    return None if secret is None else revealed(secret)
 
 
 def show(context: ssl.SSLContext, pem: str, password: str | None, whose: str) -> None:

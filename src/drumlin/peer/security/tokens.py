@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from typing import Final
 
 from drumlin.background import shielded
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost
-from drumlin.peer.security.claims import described, lifetime_of
+from drumlin.peer.security.claims import described
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer
 from drumlin.peer.security.token_endpoint import Token, TokenEndpoint
+from drumlin.peer.security.token_provider import TokenProvider
 
 #: The fraction of its lifetime for which a token is used, as in Kafka's clients.
 _USED_PART: Final = 0.8
@@ -25,11 +25,16 @@ class TokenSource:
     """The source of one client's tokens. Used in one event loop only, which it never blocks."""
 
     def __init__(self, login: OAuthBearer, timeout_ms: int) -> None:
-        self._function = login.token
-        self._endpoint = None if login.token is not None else TokenEndpoint(login)
+        """Import the provider, if it is given by name.
+
+        Raises:
+            SecurityOptionError: that cannot be done, or the endpoint is none.
+        """
+        self._provider = None if login.token is None else TokenProvider(login)
+        self._endpoint = TokenEndpoint(login) if login.token is None else None
         self._timeout_s = timeout_ms / 1000
         self._asking = asyncio.Lock()
-        self._running: asyncio.Future[str] | None = None  # the function, which cannot be stopped
+        self._running: asyncio.Future[Token] | None = None  # a thread, which cannot be stopped
         self._token = ""
         self._good_until = 0.0
 
@@ -45,7 +50,7 @@ class TokenSource:
                 return await self._valid_token()
         except TimeoutError:
             waited = f"no token within {self._timeout_s * 1000:g} ms"
-            who = "token endpoint" if self._function is None else "function for tokens"
+            who = self._provider or "token endpoint"
             raise ConnectionLost(f"the {who}: {waited}") from None
 
     async def _valid_token(self) -> str:
@@ -53,7 +58,8 @@ class TokenSource:
             asked_at = time.monotonic()
             text, lifetime_s = await self._ask()
             if len(text) > _TOKEN_SIZE_MAX or not _TOKEN.fullmatch(text):
-                raise AuthenticationFailed("the token for OAUTHBEARER is no bearer token")
+                who = self._provider or "token endpoint"
+                raise AuthenticationFailed(f"the token of the {who} is no bearer token")
             self._token = text
             self._good_until = asked_at + _USED_PART * (lifetime_s or 0.0)
         return self._token
@@ -67,15 +73,16 @@ class TokenSource:
         rejection.
         """
         said = described(self._token)
-        return f"the token ({said})" if said else "the token"
+        whose = "" if self._provider is None else f" of the {self._provider}"
+        return f"the token{f' ({said})' if said else ''}{whose}"
 
     def hidden_in(self, message: str) -> str:
         """`message` with the last token masked."""
         return Secret(self._token).hidden_in(message)
 
     async def _ask(self) -> Token:
-        if self._function is not None:
-            return await self._ask_function(self._function)
+        if self._provider is not None:
+            return await self._ask_provider(self._provider)
         assert self._endpoint is not None
         request = self._endpoint.request(self._timeout_s)
         try:
@@ -83,32 +90,16 @@ class TokenSource:
         finally:
             request.abort()
 
-    async def _ask_function(self, function: Callable[[], str]) -> Token:
+    async def _ask_provider(self, provider: TokenProvider) -> Token:
         """Call the user's function. If a caller gives up, the next one gets the result."""
         while True:
             if self._running is None:
-                self._running = asyncio.ensure_future(asyncio.to_thread(_call, function))
+                self._running = asyncio.ensure_future(provider.token())
             running, is_left = self._running, self._running.done()
             try:
-                text = await shielded(running)
+                token = await shielded(running)
             finally:
                 if running.done():
                     self._running = None
-            token = Token(text, lifetime_of(text))
             if not is_left or token.lifetime_s is None or token.lifetime_s > 0:
                 return token
-
-
-def _call(function: Callable[[], str]) -> str:
-    try:
-        text = function()
-    # The text of the error is not repeated, as it may contain secrets.
-    except (ConnectionError, TimeoutError) as error:
-        why = f"the function for tokens raised {type(error).__name__}"
-        raise ConnectionLost(why) from error
-    except Exception as error:
-        why = f"the function for tokens raised {type(error).__name__}"
-        raise AuthenticationFailed(why) from error
-    if not isinstance(text, str):
-        raise AuthenticationFailed("the function for tokens gave no string")
-    return text

@@ -82,6 +82,9 @@ _OF_KAFKA: Final = (
     "ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer"
 )
 
+#: What is Drumlin's own among them.
+_PROVIDER: Final = "kafka.sasl.oauthbearer.token.provider"
+
 #: Options of Kafka's producer that its consumer does not have.
 _OF_PRODUCERS: Final = (
     "acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type "
@@ -104,7 +107,7 @@ ROWS: Final[tuple[Option[Any], ...]] = (
 
 #: All known names, by the name in lower case.
 _KNOWN: Final = {
-    **{name.lower(): name for name in (*_OF_SPARK.split(), _OF_SPARKS_SOURCE)},
+    **{name.lower(): name for name in (*_OF_SPARK.split(), _OF_SPARKS_SOURCE, _PROVIDER)},
     **{f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())},
     **{row.key: row.name for row in ROWS},
 }

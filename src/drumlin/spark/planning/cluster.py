@@ -249,6 +249,7 @@ class Cluster:
         With `must_exist`, all that the options name must exist, except for those in `expected`.
         """
         from drumlin.client.errors import as_client_error
+        from drumlin.peer.rights import refusal
         from drumlin.wire.error_codes import ErrorCode, KafkaError
 
         found, refused = self._look_up({key.topic for key in expected if self.reads(key)})
@@ -257,7 +258,7 @@ class Cluster:
         for topic, code in refused.items():
             unknown = code is ErrorCode.unknown_topic_or_partition
             if not unknown or (topic not in may_be_missing and subscription.pattern is None):
-                raise as_client_error(KafkaError(code, f"topic {topic!r}"))
+                raise as_client_error(refusal("metadata", code, f"topic {topic!r}"))
         shown = {
             TopicPartition(topic, each.index): LogIdentity(description.topic_id, each.leader_epoch)
             for topic, description in found.items()

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.login.certificates.cipher_suites import openssl_names
-from drumlin.broker.login.certificates.key_stores import pem_of_pkcs12
 from drumlin.config.config_error import ConfigError
-from drumlin.peer.security.pem import FILE_BYTES_MAX, is_pkcs12, pem_of
+from drumlin.peer.security.pem import pem_of
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import SecurityOptionError, is_pem
 from drumlin.peer.security.tls import show, trust
@@ -176,14 +175,8 @@ class _Settings:
     def _of_file(self, location: str, names: str, *, holds_key: bool = False) -> str:
         name = f"{names}.location"
         try:
-            with Path(location).open("rb") as file:
-                data = file.read(FILE_BYTES_MAX)
-        except OSError as error:
-            raise self.refused(name, f"{location}: {error.strerror}") from None
-        try:
-            if is_pkcs12(data):
-                password = self.value(f"{names}.password")
-                return pem_of_pkcs12(data, password, what=location, holds_key=holds_key)
-            return pem_of(location, name, holds_key=holds_key)
+            return pem_of(
+                location, name, holds_key=holds_key, password=self.value(f"{names}.password")
+            )
         except SecurityOptionError as error:
             raise self.refused(name, str(error)) from None

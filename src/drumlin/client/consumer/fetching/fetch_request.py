@@ -11,6 +11,7 @@ from uuid import UUID
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
+from drumlin.peer.rights import refusal
 from drumlin.wire.by_hand.fetch_response import (
     VERSION_MAX,
     VERSION_MAX_WITH_NAMES,
@@ -18,7 +19,7 @@ from drumlin.wire.by_hand.fetch_response import (
     PartitionFetch,
     parse_fetch_response,
 )
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 
 _CONSUMER: Final = -1
@@ -80,7 +81,7 @@ async def fetch_partitions(
         "fetch", request, version_max=version_max, parse=parse_fetch_response
     )
     if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code, "fetch")
+        raise refusal("fetch", response.error_code, "fetch")
     names = {each.bytes: name for name, each in ids.items() if each is not None}
     return {
         TopicPartition(names.get(topic.topic_id, topic.name), each.partition): each

@@ -26,6 +26,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.fetch import last_whole_batch
 from drumlin.peer.peer_error import InvalidResponse, PeerError
 from drumlin.peer.retry import is_retriable
+from drumlin.peer.rights import refusal
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -238,7 +239,7 @@ class Fetcher:
                     self._starter.out_of_range(state)
             elif answer.error_code is not ErrorCode.none:
                 where = f"fetch of topic {state.place[0]!r} partition {state.place[1]}"
-                error = KafkaError(answer.error_code, where)
+                error = refusal("fetch", answer.error_code, where)
                 if is_retriable(error):
                     troubled.append(state)
                 else:

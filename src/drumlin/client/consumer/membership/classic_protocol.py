@@ -91,7 +91,7 @@ class ClassicProtocol:
         if response.error_code is ErrorCode.member_id_required:
             self.membership.member_id_given(response.member_id)
             return
-        self._link.check(response.error_code, "join_group")
+        self._link.check("join_group", response.error_code)
         answer = Joined(
             response.generation_id,
             response.member_id,
@@ -123,7 +123,7 @@ class ClassicProtocol:
         # The broker answers when the leader has sent the assignment, or when all must rejoin.
         timeout_ms = self._options.max_poll_interval_s * 1000 + _JOIN_EXTRA_MS
         response = await self._link.membership_request("sync_group", request, timeout_ms=timeout_ms)
-        self._link.check(response.error_code, "sync_group")
+        self._link.check("sync_group", response.error_code)
         own = own_assignor(self._options.assignors, step.protocol)
         try:
             partitions = decode_assignment(bytes(response.assignment))
@@ -170,7 +170,7 @@ class ClassicProtocol:
             group_instance_id=self._options.group_instance_id,
         )
         response = await self._link.membership_request("heartbeat", request)
-        self._link.check(response.error_code, "heartbeat")
+        self._link.check("heartbeat", response.error_code)
         self.membership.heartbeat_succeeded(_now())
 
     async def leave(self, step: Leave) -> None:
@@ -189,7 +189,7 @@ class ClassicProtocol:
             members=(member,),
         )
         response: Any = await self._link.request("leave_group", request)
-        self._link.check(response.error_code, "leave_group")
+        self._link.check("leave_group", response.error_code)
 
 
 def _now() -> float:

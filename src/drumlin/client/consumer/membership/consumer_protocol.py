@@ -76,7 +76,7 @@ class ConsumerProtocol:
 
         response = await self._link.membership_request("consumer_group_heartbeat", request)
         what = f"consumer_group_heartbeat: {getattr(response, 'error_message', None) or 'refused'}"
-        self._link.check(response.error_code, what)
+        self._link.check("consumer_group_heartbeat", response.error_code, what)
         interval_s = response.heartbeat_interval.total_seconds()
         now = asyncio.get_running_loop().time()
         self.membership.heartbeat_succeeded(step, response.member_epoch, interval_s, now)
@@ -135,7 +135,7 @@ class ConsumerProtocol:
             **_NOTHING_NEW,
         )
         response = await self._link.request("consumer_group_heartbeat", request)
-        self._link.check(response.error_code, "consumer_group_heartbeat")
+        self._link.check("consumer_group_heartbeat", response.error_code)
 
 
 #: The first version with subscription by pattern.

@@ -34,7 +34,7 @@ async def commit_offsets(
     request = commit_request(who, offsets)
     response = await link.request("offset_commit", request, version_max=NAMES_UP_TO)
     for (topic, partition), code in refused_commits(response):
-        link.check(code, f"offset_commit of topic {topic!r} partition {partition}")
+        link.check("offset_commit", code, f"offset_commit of topic {topic!r} partition {partition}")
 
 
 async def fetch_offsets(
@@ -82,4 +82,4 @@ async def confirm_membership(
     )
     answer = await link.request("heartbeat", request)
     if answer.error_code is not ErrorCode.rebalance_in_progress:
-        link.check(answer.error_code, f"heartbeat in group {who.group_id!r}")
+        link.check("heartbeat", answer.error_code, f"heartbeat in group {who.group_id!r}")
