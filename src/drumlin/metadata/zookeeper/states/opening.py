@@ -51,7 +51,7 @@ def open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session,
 def _close_secrets(session: Session) -> None:
     """Close the nodes with secrets that were made before `zookeeper.set.acl` was there."""
     paths = [path for root in layout.SECRET for path in tree_below(session, root)]
-    closed = session.close_secrets(paths)
+    closed = session.close_nodes(paths)
     if closed:
         _log.warning(
             "everybody could read %d nodes for secrets in ZooKeeper, and cannot any more: %s",
