@@ -127,9 +127,6 @@ def check_guards(given: _Given) -> None:
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
             if given.get(name, "").strip().lower() == "true":
                 raise _refused(name, given, f"must not be true, as {danger}")
-        if given.get("delegation.token.secret.key", "").strip():
-            allowed = "must not be set, as delegation tokens in ZooKeeper are not read"
-            raise ConfigError("delegation.token.secret.key", "...", allowed)
         _check_zookeeper_access(given)
 
 
