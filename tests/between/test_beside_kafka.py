@@ -1,9 +1,13 @@
-"""ACLs, users and quotas in the znodes of a real Apache Kafka 3.9: it and a Drumlin take turns."""
+"""ACLs, users, quotas and delegation tokens in the znodes of a real Apache Kafka 3.9.
+
+It and a Drumlin take turns.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,7 @@ import pytest
 from drumlin.broker.rights.acls import Kind, Operation, Pattern, Permission
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.store.store import MetadataStore
-from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes
+from drumlin.metadata.zookeeper.znodes import acl_nodes, config_nodes, token_nodes
 from drumlin.metadata.zookeeper.znodes.operations import Replace
 from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.settings import Scram
@@ -21,14 +25,17 @@ from metadata.stores import stores_at
 from rig.brokers.secured_brokers import SecuredMember
 from rig.data.raw import RawClient
 from rig.data.secured_between import LISTENER
+from rig.data.token_login import log_in_by_token
 from rig.ports import free_ports
 from rig.servers.running import running
 from rig.servers.zookeeper import running_zookeeper
 from rig.servers.zookeeper_kafka import ZooKeeperKafka
 from rig.servers.zookeeper_operator import Operator
+from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.kafka, pytest.mark.slow, pytest.mark.deep]
 
+_MS = timedelta(milliseconds=1)
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _NAMES = ("alice", "ü", "u ~*/", "<default>", "a+b%20")
@@ -93,7 +100,8 @@ def _settings(plain: int, login: int) -> dict[str, str]:
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{LISTENER}:SASL_PLAINTEXT",
         f"{start}sasl.enabled.mechanisms": ",".join(_NUMBERS),
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": "User:ANONYMOUS;User:alice",
+        "delegation.token.secret.key": "the same for all",
     }
 
 
@@ -159,14 +167,18 @@ def _make_users(admin: RawClient, *names: str) -> None:
 def _logs_in(port: int, name: str, mechanism: str) -> bool:
     """Whether the user's name is its password."""
     with RawClient(port) as client:
-        assert client.ask("sasl_handshake", 1, mechanism=mechanism).error_code == 0
-        exchange = ScramExchange(Scram(name, name, mechanism))  # type: ignore[arg-type]
-        message: bytes | None = exchange.first()
-        while message is not None:
-            answer = client.ask("sasl_authenticate", 2, auth_bytes=message)
-            if answer.error_code:
-                return False
-            message = exchange.answer(answer.auth_bytes)
+        return _log_in(client, name, mechanism)
+
+
+def _log_in(client: RawClient, name: str, mechanism: str) -> bool:
+    assert client.ask("sasl_handshake", 1, mechanism=mechanism).error_code == 0
+    exchange = ScramExchange(Scram(name, name, mechanism))  # type: ignore[arg-type]
+    message: bytes | None = exchange.first()
+    while message is not None:
+        answer = client.ask("sasl_authenticate", 2, auth_bytes=message)
+        if answer.error_code:
+            return False
+        message = exchange.answer(answer.auth_bytes)
     return True
 
 
@@ -306,3 +318,92 @@ def test_each_understands_what_the_other_one_has_written(tmp_path: Path, chroot:
         assert _logs_in(ports[1], "alice", "SCRAM-SHA-512")
         assert not _logs_in(ports[1], "alice", "SCRAM-SHA-256")
         _check_quotas(_described_quotas(admin))
+
+
+def _new_token(port: int, owner: str, *renewers: str) -> Any:
+    """A token of a user, whose name is the password."""
+    with RawClient(port) as client:
+        assert _log_in(client, owner, "SCRAM-SHA-512")
+        named = [{"principal_type": "User", "principal_name": each} for each in renewers]
+        answer = client.ask("create_delegation_token", 3, renewers=named, max_lifetime=-1)
+        assert answer.error_code == 0
+        return answer
+
+
+def _tokens(port: int) -> dict[str, Any]:
+    """All, as a super user sees them."""
+    with RawClient(port) as client:
+        assert _log_in(client, "alice", "SCRAM-SHA-512")
+        answer = client.ask("describe_delegation_token", 3, owners=None)
+        assert answer.error_code == 0
+        return {each.token_id: each for each in answer.tokens}
+
+
+def _as_owner(port: int, owner: str, api: str, **fields: Any) -> None:
+    with RawClient(port) as client:
+        assert _log_in(client, owner, "SCRAM-SHA-512")
+        assert client.ask(api, 2, **fields).error_code == 0
+
+
+def _check_logins(port: int, *tokens: Any) -> None:
+    for token in tokens:
+        for mechanism in _NUMBERS:
+            with RawClient(port) as client:
+                answer = log_in_by_token(client, token.token_id, token.hmac, mechanism)
+                assert answer.error_code == 0, answer
+
+
+def test_each_takes_the_delegation_tokens_of_the_other_one(tmp_path: Path, chroot: str) -> None:
+    ports, others = free_ports(2), free_ports(2)
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    kafka = ZooKeeperKafka(folder, chroot, _settings(*ports))
+    kafka.port = ports[0]
+    with running(kafka), RawClient(kafka.port) as admin:
+        _make_users(admin, "alice", "b ~*/")
+        made = _new_token(ports[1], "alice", "bob", "c d*")
+        gone = _new_token(ports[1], "b ~*/")
+        known = _tokens(ports[1])
+        kafka.terminate(60)
+
+    operator = Operator(chroot)
+    drumlin = SecuredMember(tmp_path / "drumlin", 2, chroot, _settings(*others))
+    drumlin.start()
+    try:
+        assert _tokens(others[1]) == known
+        _check_logins(others[1], made, gone)
+        _check_token_nodes(operator, made, gone)
+        renewal = {"hmac": made.hmac, "renew_period": timedelta(hours=1) // _MS}
+        _as_owner(others[1], "alice", "renew_delegation_token", **renewal)
+        end = {"hmac": gone.hmac, "expiry_time_period": -1}
+        _as_owner(others[1], "b ~*/", "expire_delegation_token", **end)
+        new, other = _new_token(others[1], "alice", "x,y=z"), _new_token(others[1], "b ~*/")
+        _check_token_nodes(operator, made, new, other)
+        # As another broker does it.
+        operator.client.delete(f"{token_nodes.TOKENS}/{other.token_id}")
+        change = token_nodes.encode_token_change(token_nodes.token_resource(other.token_id))
+        operator.client.create(*change, sequence=True)
+        both = {made.token_id, new.token_id}
+        wait_until(lambda: set(_tokens(others[1])) == both, "the broker to miss a token", 30)
+        kept = _tokens(others[1])
+        assert kept[made.token_id].expiry_timestamp < known[made.token_id].expiry_timestamp
+        drumlin.stop()
+        drumlin.start()  # reads all that is there
+        assert _tokens(others[1]) == kept
+        drumlin.stop()
+    finally:
+        drumlin.close()
+        operator.close()
+    drumlin.check_output()
+
+    with running(kafka):
+        assert _tokens(ports[1]) == kept
+        _check_logins(ports[1], made, new)
+
+
+def _check_token_nodes(operator: Operator, *tokens: Any) -> None:
+    """These are all that there are, and each node is what we would have written."""
+    names = operator.client.get_children(token_nodes.TOKENS)
+    assert set(names) == {each.token_id for each in tokens}
+    for each in names:
+        _check_node(operator, token_nodes.token_resource(each))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from cluster.conftest import MakeBroker
-from drumlin.zookeeper.access import access_in
+from drumlin.zookeeper.access import ZooKeeperAccess, access_in
 from drumlin.zookeeper.connection import close_client, connect
+from drumlin.zookeeper.reconnecting import reconnecting_client
 from rig.servers.certificates import KEY_PASSWORD, Certificates
 from rig.servers.zookeeper import ZooKeeper, running_zookeeper
 
@@ -137,3 +141,30 @@ def test_a_locked_key_needs_its_password(certificates: Certificates, tmp_path: P
         access_in(properties).options()
     properties["zookeeper.ssl.keystore.password"] = KEY_PASSWORD
     assert access_in(properties).options()["use_ssl"]
+
+
+@pytest.mark.parametrize("is_tls_1_3", [True, False])
+def test_tls_1_3_alone_is_kept(certificates: Certificates, *, is_tls_1_3: bool) -> None:
+    """Of a server that has no more than TLS 1.2."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.path("server.pem"))
+    server.maximum_version = ssl.TLSVersion.TLSv1_2
+    access = ZooKeeperAccess(trusted=certificates.path("ca.crt"), is_tls_1_3=is_tls_1_3)
+    client = reconnecting_client(access.context, hosts="localhost:1")
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        listening.settimeout(10)
+
+        def serve() -> str | None:
+            accepted, _ = listening.accept()
+            with accepted, server.wrap_socket(accepted, server_side=True) as channel:
+                return channel.version()
+
+        served = pool.submit(serve)
+        address = listening.getsockname()
+        if is_tls_1_3:
+            with pytest.raises(ssl.SSLError):
+                client.handler.create_connection(address, "localhost", use_ssl=True, timeout=10)
+            assert isinstance(served.exception(10), ssl.SSLError)
+        else:
+            client.handler.create_connection(address, "localhost", use_ssl=True, timeout=10).close()
+            assert served.result(10) == "TLSv1.2"

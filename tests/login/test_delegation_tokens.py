@@ -6,8 +6,6 @@ The same for Drumlin and for Apache Kafka, which is asked in the deep tests.
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ import pytest
 from login.conftest import Peer
 from rig.brokers.secured_drumlin import SecuredDrumlin
 from rig.data.raw import Closed, NoAnswer, RawClient
+from rig.data.token_login import log_in_by_token
 from rig.waiting import wait_until
 
 _NOT_FOUND, _MISMATCH, _NOT_ALLOWED, _DENIED, _EXPIRED, _BAD_TYPE = 62, 63, 64, 65, 66, 67
@@ -91,25 +90,8 @@ def _log_in_by(
     peer: Peer, token_id: str, password: bytes, mechanism: str = "SCRAM-SHA-256"
 ) -> tuple[RawClient, Any]:
     """A connection with a login by a token, and the answer to its proof."""
-    hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
     client = peer.connect()
-    client.ask("sasl_handshake", 1, mechanism=mechanism)
-    first = f"n={token_id},r=nonce{next(_names)},tokenauth=true"
-    answer = client.ask("sasl_authenticate", 2, auth_bytes=f"n,,{first}".encode())
-    if answer.error_code:
-        return client, answer
-    server_first = answer.auth_bytes.decode()
-    fields = dict(each.split("=", 1) for each in server_first.split(","))
-    salted = hashlib.pbkdf2_hmac(
-        hash_name, base64.b64encode(password), base64.b64decode(fields["s"]), int(fields["i"])
-    )
-    final = f"c=biws,r={fields['r']}"
-    client_key = hmac.digest(salted, b"Client Key", hash_name)
-    stored_key = hashlib.new(hash_name, client_key).digest()
-    signature = hmac.digest(stored_key, f"{first},{server_first},{final}".encode(), hash_name)
-    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True)))
-    message = f"{final},p={proof.decode()}".encode()
-    return client, client.ask("sasl_authenticate", 2, auth_bytes=message)
+    return client, log_in_by_token(client, token_id, password, mechanism)
 
 
 def _is_let_in(peer: Peer, token_id: str, password: bytes) -> bool:

@@ -125,22 +125,44 @@ def check_guards(given: _Given) -> None:
     _check_authorizer(given)
     if given.get("zookeeper.connect", "").strip():
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
-            if given.get(name, "").strip().lower() == "true":
+            if _is_true(given, name):
                 raise _refused(name, given, f"must not be true, as {danger}")
-        if given.get("delegation.token.secret.key", "").strip():
-            allowed = "must not be set, as delegation tokens in ZooKeeper are not read"
-            raise ConfigError("delegation.token.secret.key", "...", allowed)
         _check_zookeeper_access(given)
 
 
 def _check_zookeeper_access(given: _Given) -> None:
-    for name in ("zookeeper.ssl.truststore.type", "zookeeper.ssl.keystore.type"):
-        if given.get(name, "PEM").strip().upper() != "PEM":
-            raise _refused(name, given, "can only be PEM")
-    name = "zookeeper.set.acl"
+    has_tls = _is_true(given, "zookeeper.ssl.client.enable")
+    if has_tls:
+        _check_zookeeper_tls(given)
+    has_certificate = has_tls and bool(given.get("zookeeper.ssl.keystore.location", "").strip())
     has_name = bool(given.get("drumlin.zookeeper.digest", "").strip())
-    if given.get(name, "").strip().lower() == "true" and not has_name:
-        raise _refused(name, given, "needs drumlin.zookeeper.digest: who may change it otherwise?")
+    name = "zookeeper.set.acl"
+    if _is_true(given, name) and not (has_name or has_certificate):
+        allowed = "needs drumlin.zookeeper.digest, or TLS with zookeeper.ssl.keystore.location: "
+        raise _refused(name, given, f"{allowed}who may change it otherwise?")
+
+
+def _check_zookeeper_tls(given: _Given) -> None:
+    for name in ("zookeeper.ssl.truststore.type", "zookeeper.ssl.keystore.type"):
+        if given.get(name, "").strip().upper() not in ("", "PEM"):
+            raise _refused(name, given, "can only be PEM")
+    for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
+        if _is_true(given, name):
+            allowed = "must not be true, as revoked certificates are not looked up"
+            raise _refused(name, given, allowed)
+    name = "zookeeper.ssl.cipher.suites"
+    if given.get(name, "").strip():
+        raise _refused(name, given, "must not be set, as OpenSSL's are used")
+    name = "zookeeper.ssl.enabled.protocols"
+    if not given.get(name, "").strip():
+        name = "zookeeper.ssl.protocol"
+    named = {each.strip() for each in given.get(name, "TLSv1.2").split(",")}
+    if not named & {"TLSv1.2", "TLSv1.3"}:
+        raise _refused(name, given, "must have TLSv1.2 or TLSv1.3")
+
+
+def _is_true(given: _Given, name: str) -> bool:
+    return given.get(name, "").strip().lower() == "true"
 
 
 def check_together(values: _Values, given: _Given) -> None:

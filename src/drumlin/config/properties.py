@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 _WHITESPACE: Final = " \t\f"
@@ -37,6 +38,13 @@ def decode_properties(content: bytes) -> dict[str, str]:
         number = len((content[: error.start] + b"?").splitlines())
         raise ValueError(f"line {number}: not UTF-8; write such a character as \\uXXXX") from None
     return parse_properties(text)
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The text of a file with these keys, which have no character that a line would end or
+    split at.
+    """
+    return "".join(f"{key}={_escape(text)}\n" for key, text in properties.items())
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
@@ -80,6 +88,11 @@ def _split(line: str) -> tuple[int, int]:
         while start < len(line) and line[start] in _WHITESPACE:
             start += 1
     return key_end, start
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped.startswith((" ", "\t", "\f")) else escaped
 
 
 def _unescape(text: str) -> str:

@@ -133,11 +133,7 @@ class Authority:
 
     def has_issued(self, pem: str) -> bool:
         """Whether it has signed the first certificate in `pem`."""
-        try:
-            _certificate(pem).verify_directly_issued_by(self._certificate)
-        except (InvalidSignature, ValueError, TypeError):
-            return False
-        return True
+        return _has_issued(self._certificate, pem)
 
 
 def read_certificate(pem: str) -> Issued:
@@ -164,11 +160,36 @@ def read_certificate(pem: str) -> Issued:
     )
 
 
+def was_issued_by(pem: str, authorities: Iterable[str]) -> bool:
+    """Whether any of these authorities' certificates has signed the first one in `pem`."""
+    return any(_has_issued(_certificate(each), pem) for each in authorities)
+
+
+def split_certificates(pem: str) -> list[str]:
+    """The certificates in `pem`, each as PEM.
+
+    Raises:
+        UnusableCertificate: there is none.
+    """
+    try:
+        return [_pem_of(each) for each in x509.load_pem_x509_certificates(pem.encode())]
+    except ValueError:
+        raise UnusableCertificate("it has no certificate that can be read") from None
+
+
 def can_be_in_a_certificate(host: str) -> bool:
     """Whether a host's name or address can be written into a certificate."""
     try:
         _general_name(host)
     except UnusableCertificate:
+        return False
+    return True
+
+
+def _has_issued(authority: x509.Certificate, pem: str) -> bool:
+    try:
+        _certificate(pem).verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
         return False
     return True
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from drumlin.config.properties import decode_properties
+from drumlin.config.properties import decode_properties, encode_properties
 from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
 from drumlin.securing.private_files import write_private
@@ -36,8 +36,8 @@ class Connection:
     password: Secret
     ca: str
 
-    def write(self, folder: Path) -> None:
-        """Write the files.
+    def write(self, folder: Path) -> list[str]:
+        """Write the files, and return their names.
 
         Raises:
             OSError: they cannot be written.
@@ -49,6 +49,7 @@ class Connection:
         write_private(folder / KCAT, "".join(f"{key}={text}\n" for key, text in del_pem.items()))
         # The last one: where it is, the others are.
         write_private(folder / PROPERTIES, self._properties())
+        return [JSON, KCAT, PROPERTIES]
 
     def _properties(self) -> str:
         password = self.password.reveal().replace("\\", "\\\\").replace('"', '\\"')
@@ -61,7 +62,7 @@ class Connection:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.certificates": self.ca,
         }
-        return "".join(f"{key}={_escaped(text)}\n" for key, text in properties.items())
+        return encode_properties(properties)
 
     def _librdkafkas(self) -> dict[str, str]:
         return {
@@ -96,7 +97,3 @@ def read_connection(folder: Path) -> Connection | None:
 def with_address(connection: Connection, bootstrap: str, ca: str) -> Connection:
     """The same user at another address."""
     return replace(connection, bootstrap=bootstrap, ca=ca)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")

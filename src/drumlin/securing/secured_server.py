@@ -6,14 +6,12 @@ before the metadata know the user, and the metadata note together with the user 
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import shlex
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -25,34 +23,22 @@ from drumlin.config.listeners import Listener, parse_listeners, parse_protocol_m
 from drumlin.metadata.embedded.database import put_value
 from drumlin.peer.security.secret import Secret
 from drumlin.securing import client_files
-from drumlin.securing.authority import (
-    Authority,
-    UnusableCertificate,
-    can_be_in_a_certificate,
-    read_certificate,
-)
+from drumlin.securing.authority import can_be_in_a_certificate
 from drumlin.securing.client_files import Connection, read_connection, with_address
-from drumlin.securing.machine_hosts import hosts_of_machine
-from drumlin.securing.private_files import make_private_folder, write_private
+from drumlin.securing.issuing import BROKER, certify
+from drumlin.securing.private_files import make_private_folder
 from drumlin.securing.stored_users import put_user, stopped_metadata
 
-_log = logging.getLogger(__name__)
-
-#: Key and certificate of the authority. A start does not need it, as long as the broker's
-#: certificate is good.
-AUTHORITY: Final = "authority.pem"
-#: Key and certificate of the broker.
-BROKER: Final = "broker.pem"
 PROTOCOL: Final = "SASL_SSL"
 
-_ADMIN: Final = "admin"
-_PASSWORD_BYTES: Final = 24
+ADMIN: Final = "admin"
+PASSWORD_BYTES: Final = 24
 #: Key in the metadata: the administrator was made.
 _HAS_ADMIN: Final = "administrator_made"
-_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 #: What --secure sets, or would make less safe; the keys of one listener may be set.
-_TAKEN: Final = (
+TAKEN: Final = (
     "authorizer.class.name",
     "inter.broker.listener.name",
     "sasl.enabled.mechanisms",
@@ -88,7 +74,7 @@ def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer
         StartFailed: another broker runs, or the metadata cannot be used.
         OSError: the files cannot be written.
     """
-    for key in _TAKEN:
+    for key in TAKEN:
         if properties.get(key, "").strip():
             raise ConfigError(key, properties[key], _why_not(key))
     given = {"listeners": f"{PROTOCOL}://:9092", **properties}
@@ -99,9 +85,9 @@ def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer
     own |= _logins(config)
     os.umask(0o077)
     make_private_folder(folder, key="log.dirs")
-    _certify(folder, config)
+    certify(folder, {folder / BROKER: hosts_told(config)})
     connection = _administrator(folder, config)
-    return SecuredServer(own, "" if connection is None else _told(folder))
+    return SecuredServer(own, "" if connection is None else how_to_connect(folder))
 
 
 def _why_not(key: str) -> str:
@@ -118,10 +104,10 @@ def _plain(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settings(given: Mapping[str, str], folder: Path) -> dict[str, str]:
-    super_users = filter(None, [given.get("super.users", "").strip(), f"User:{_ADMIN}"])
+    super_users = filter(None, [given.get("super.users", "").strip(), f"User:{ADMIN}"])
     return {
         **given,
-        "authorizer.class.name": _AUTHORIZER,
+        "authorizer.class.name": AUTHORIZER,
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
         "sasl.mechanism.inter.broker.protocol": PLAIN,
         "security.inter.broker.protocol": PROTOCOL,
@@ -158,70 +144,7 @@ def _logins(config: BrokerConfig) -> dict[str, str]:
     return {f"listener.name.{each}.plain.sasl.jaas.config": login for each in listeners}
 
 
-# -- certificates --------------------------------------------------------------------------------
-
-
-def _certify(folder: Path, config: BrokerConfig) -> None:
-    """Make the authority and the broker's certificate, or a new one if it will not do."""
-    if not (folder / BROKER).exists() and not (folder / AUTHORITY).exists():
-        name = f"Drumlin {socket.gethostname()[:40]} {secrets.token_hex(4)}"
-        write_private(folder / AUTHORITY, Authority.make(name).pem())
-    authority = read_authority(folder)
-    if authority is not None and not (folder / client_files.CA).exists():
-        write_private(folder / client_files.CA, authority.certificate_pem())
-    why = _why_renew(folder, authority, hosts_told(config))
-    if why is None:
-        return
-    if authority is None:
-        allowed = f"{why}, and there is no {AUTHORITY} to make another by"
-        raise ConfigError(str(folder / BROKER), None, allowed)
-    issue_brokers(folder, authority, hosts_told(config))
-    if why != "is missing":
-        _log.warning("%s %s: it was renewed", folder / BROKER, why)
-
-
-def _why_renew(folder: Path, authority: Authority | None, hosts: list[str]) -> str | None:
-    try:
-        pem = (folder / BROKER).read_text()
-    except FileNotFoundError:
-        return "is missing"
-    if authority is not None and not authority.has_issued(pem):
-        return None  # the operator's own
-    try:
-        issued = read_certificate(pem)
-    except UnusableCertificate as error:
-        raise ConfigError(str(folder / BROKER), None, str(error)) from None
-    now = datetime.now(UTC)
-    if now > issued.ends:
-        return f"has ended on {issued.ends:%Y-%m-%d}"
-    if authority is None:
-        return None
-    if issued.is_in_second_half(now):
-        return f"would have ended on {issued.ends:%Y-%m-%d}"
-    missing = [each for each in hosts if not issued.covers([each])]
-    return f"has not named {', '.join(missing)}" if missing else None
-
-
-def read_authority(folder: Path) -> Authority | None:
-    """The authority in a data directory; None if there is none, as it is kept elsewhere.
-
-    Raises:
-        ConfigError: it cannot be used.
-    """
-    path = folder / AUTHORITY
-    try:
-        return Authority.of_pem(path.read_text())
-    except FileNotFoundError:
-        return None
-    except UnusableCertificate as error:
-        raise ConfigError(str(path), None, str(error)) from None
-
-
-def issue_brokers(folder: Path, authority: Authority, hosts: Iterable[str]) -> None:
-    """Write the broker's certificate, for these hosts and all names of the machine."""
-    wanted = dict.fromkeys([*hosts, *hosts_of_machine()])
-    named = [each for each in wanted if can_be_in_a_certificate(each)]
-    write_private(folder / BROKER, authority.issue("drumlin", named))
+# -- hosts ---------------------------------------------------------------------------------------
 
 
 def hosts_told(config: BrokerConfig) -> list[str]:
@@ -248,11 +171,11 @@ def _administrator(folder: Path, config: BrokerConfig) -> Connection | None:
     known = read_connection(folder)
     with stopped_metadata(config) as opened:
         if opened.value(_HAS_ADMIN) is None:
-            if known is None or known.user != _ADMIN:
-                password = Secret(secrets.token_urlsafe(_PASSWORD_BYTES))
-                known = Connection(bootstrap, _ADMIN, password, ca)
+            if known is None or known.user != ADMIN:
+                password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+                known = Connection(bootstrap, ADMIN, password, ca)
                 known.write(folder)
-            made = put_user(_ADMIN, known.password)
+            made = put_user(ADMIN, known.password)
             opened.execute_durably([*made, put_value(_HAS_ADMIN, 1)])
     if known is not None and (known.bootstrap, known.ca) != (bootstrap, ca):
         known = with_address(known, bootstrap, ca)
@@ -265,7 +188,8 @@ def _bootstrap(config: BrokerConfig) -> str:
     return Listener(first.name, _host(first), first.port).address
 
 
-def _told(folder: Path) -> str:
+def how_to_connect(folder: Path) -> str:
+    """The lines that tell the operator how the administrator connects."""
     properties, kcat = (
         shlex.quote(str(folder / each)) for each in (client_files.PROPERTIES, client_files.KCAT)
     )

@@ -64,10 +64,13 @@ def put_user(
     name: str, password: Secret, mechanisms: Collection[str] = (*HASHES,)
 ) -> list[Statement]:
     """Statements that give a user this password, which nobody can read from them."""
-    return [
-        put_config(user(name), mechanism, _credential(mechanism, password))
-        for mechanism in mechanisms
-    ]
+    made = credentials(password, mechanisms)
+    return [put_config(user(name), mechanism, text) for mechanism, text in made.items()]
+
+
+def credentials(password: Secret, mechanisms: Collection[str] = (*HASHES,)) -> dict[str, str]:
+    """What is kept of a password, by the mechanism. Takes a while."""
+    return {each: _credential(each, password) for each in mechanisms}
 
 
 def remove_user(name: str, mechanisms: Collection[str]) -> list[Statement]:

@@ -17,6 +17,9 @@ _TRUSTED: Final = "zookeeper.ssl.truststore.location"
 _OWN: Final = "zookeeper.ssl.keystore.location"
 _OWN_PASSWORD: Final = "zookeeper.ssl.keystore.password"  # noqa: S105 - the name of a key
 _CHECKS_HOST: Final = "zookeeper.ssl.endpoint.identification.algorithm"
+_VERSIONS: Final = "zookeeper.ssl.enabled.protocols"
+#: Where the one above is not set.
+_VERSION: Final = "zookeeper.ssl.protocol"
 _DIGEST: Final = "drumlin.zookeeper.digest"
 _SET_ACL: Final = "zookeeper.set.acl"
 
@@ -26,10 +29,12 @@ class ZooKeeperAccess(NamedTuple):
     authenticated.
 
     digest: "user:password" for ZooKeeper's digest scheme.
-    sets_acl: whether only that user may change new nodes; everyone may read them.
+    sets_acl: whether only that user, or who shows the same certificate, may change new nodes;
+        everyone may read them.
     trusted: a file with the CA certificates to trust.
     own: a file with the client certificate and its key, if ZooKeeper requires one.
     checks_host: whether to verify the host name in ZooKeeper's certificate.
+    is_tls_1_3: whether TLS 1.3 is the only version.
     """
 
     digest: str | None = None
@@ -39,6 +44,7 @@ class ZooKeeperAccess(NamedTuple):
     own: str | None = None
     own_password: str | None = None
     checks_host: bool = True
+    is_tls_1_3: bool = False
 
     def options(self) -> dict[str, Any]:
         """The arguments for kazoo's client.
@@ -54,21 +60,25 @@ class ZooKeeperAccess(NamedTuple):
         if self.sets_acl:
             options["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
         if self.is_encrypted:
-            self._check_files()
-            options |= {
-                "use_ssl": True,
-                "ca": self.trusted,
-                "certfile": self.own,
-                "keyfile": self.own,
-                "keyfile_password": self.own_password,
-                "check_hostname": self.checks_host,
-            }
+            self.context()  # without what is wrong, kazoo would just fail to connect
+            options |= {"use_ssl": True, "verify_certs": True}
         return options
 
-    def _check_files(self) -> None:
-        """Check the files, as kazoo would just fail to connect, without an error."""
+    def context(self) -> ssl.SSLContext:
+        """The settings of TLS, for the next connection. Reads files.
+
+        Raises:
+            ValueError: a file cannot be used; the message names its key.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.checks_host
+        versions = ssl.TLSVersion
+        context.minimum_version = versions.TLSv1_3 if self.is_tls_1_3 else versions.TLSv1_2
         try:
-            context = ssl.create_default_context(cafile=self.trusted)
+            if self.trusted is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(self.trusted)
         except OSError as error:
             raise ValueError(f"{_TRUSTED}={self.trusted} cannot be used: {error}") from error
         if self.own is not None:
@@ -77,6 +87,7 @@ class ZooKeeperAccess(NamedTuple):
                 context.load_cert_chain(self.own, password=self.own_password or "")
             except OSError as error:
                 raise ValueError(f"{_OWN}={self.own} cannot be used: {error}") from error
+        return context
 
 
 def access_of(config: BrokerConfig) -> ZooKeeperAccess:
@@ -105,4 +116,5 @@ def _access(value: Any) -> ZooKeeperAccess:
         own=value(_OWN),
         own_password=value(_OWN_PASSWORD),
         checks_host=bool(value(_CHECKS_HOST)),
+        is_tls_1_3="TLSv1.2" not in (value(_VERSIONS) or value(_VERSION) or "TLSv1.2"),
     )

@@ -63,7 +63,12 @@ def connect(
     except ValueError as error:
         raise ZooKeeperFailure(str(error)) from error
     client = reconnecting_client(
-        hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
+        access.context,
+        hosts=hosts,
+        timeout=timeout_s,
+        logger=logger,
+        connection_retry=retry,
+        **options,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a missing chroot, which is checked below

@@ -7,6 +7,8 @@ resource is short; then the client would wait for a connection for ever.
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -20,15 +22,31 @@ _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.5
 
 
-def reconnecting_client(**options: Any) -> KazooClient:
-    """A client that reconnects after any error of its connection."""
+def reconnecting_client(tls: Callable[[], ssl.SSLContext], **options: Any) -> KazooClient:
+    """A client that reconnects after any error of its connection. `tls`: for one that is to be
+    encrypted; kazoo's own would trust all that the system trusts.
+    """
     handler = _Handler()
+    handler.tls = tls
     handler.client = KazooClient(handler=handler, **options)
     return handler.client
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     client: KazooClient
+    tls: Callable[[], ssl.SSLContext]
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, *, use_ssl: bool, timeout: float, **_: Any
+    ) -> socket.socket:
+        sock: socket.socket = super().create_connection(address, timeout=timeout)
+        if not use_ssl:
+            return sock
+        try:
+            return self.tls().wrap_socket(sock, server_hostname=hostname)
+        except BaseException:
+            sock.close()
+            raise
 
     def spawn(
         self, function: Callable[..., object], *arguments: Any, **named: Any

@@ -9,9 +9,10 @@ what they have begun with.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +24,13 @@ from drumlin.broker.login.certificates.replacement import (
     check_trust,
     shown_in,
 )
-from drumlin.broker.login.certificates.server_tls import Mark, ServerTls, files_of, marks_of
+from drumlin.broker.login.certificates.server_tls import (
+    Mark,
+    ServerTls,
+    context_of,
+    files_of,
+    marks_of,
+)
 from drumlin.broker.login.doors import Door, tls_of
 from drumlin.config.config_error import ConfigError
 from drumlin.config.keys import of_a_listener
@@ -105,10 +112,12 @@ class Renewal:
         self._found = None
         for name, door in self._doors.items():
             try:
-                new = await self._threads.administering(self._checked, self._config, door)
+                new, is_all = await self._threads.administering(self._next, door)
             except ConfigError as error:
                 _log.error("listener %s keeps its certificate: %s", name, error)
                 continue
+            if not is_all:
+                self._marks = dict.fromkeys(files)  # to be looked at again
             if new[0] != door.tls:
                 door.take(*new)
                 _tell(name, new[0])
@@ -120,6 +129,22 @@ class Renewal:
         door = self._doors[self._config.inter_broker_listener_name]
         if door.tls is not None:
             self._peers.tls = as_client(self._config, door.listener, door.tls)
+
+    def _next(self, door: Door) -> tuple[_New, bool]:
+        """What a listener shows next, and whether that is all that its files say: of a certificate
+        and a truststore that are new both, one may have to come first. Reads files.
+
+        Raises:
+            ConfigError: what they say is not good.
+        """
+        try:
+            return self._checked(self._config, door), True
+        except ConfigError:
+            for half in _halves(self._config, door):
+                with contextlib.suppress(SecurityOptionError):
+                    self._check(self._config, door, door.tls, half)
+                    return half, False
+            raise
 
     def _checked(self, config: BrokerConfig, door: Door) -> _New:
         """What a listener would show with a configuration. Reads files.
@@ -138,8 +163,9 @@ class Renewal:
                 raise ConfigError(name, "...", str(error)) from None
         return tls, context
 
-    def _check(self, config: BrokerConfig, door: Door, old: ServerTls, new: _New) -> None:
+    def _check(self, config: BrokerConfig, door: Door, old: ServerTls | None, new: _New) -> None:
         tls, context = new
+        assert old is not None
         shown = shown_in(old.shown.reveal())
         if tls.shown != old.shown:
             check_certificate(
@@ -155,6 +181,18 @@ class Renewal:
             present = Sides(door.context, _client(self._config, door.listener, old))
             coming = Sides(context, _client(config, door.listener, tls))
             check_trust(present, coming, old_is_valid=shown.is_valid_now)
+
+
+def _halves(config: BrokerConfig, door: Door) -> Iterator[_New]:
+    """What a listener's files say, but for the certificate, or for the truststore."""
+    (new, _), old = tls_of(config, door.listener), door.tls
+    if old is None or new.shown == old.shown or new.trusted == old.trusted:
+        return
+    for half in (
+        replace(new, shown=old.shown, key_password=old.key_password),
+        replace(new, trusted=old.trusted),
+    ):
+        yield half, context_of(half)
 
 
 def _client(config: BrokerConfig, listener: str, tls: ServerTls) -> ssl.SSLContext:

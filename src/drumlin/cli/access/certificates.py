@@ -7,6 +7,7 @@ They are files in the data directory; no broker is asked.
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +18,17 @@ from drumlin.cli.terminal.commands import Argument, Group, Option
 from drumlin.cli.terminal.options import AsJson, examples
 
 if TYPE_CHECKING:
-    from drumlin.securing.authority import Authority
+    from drumlin.securing.authority import Authority, Issued
 
 app: Final = Group(help="Issue, renew and show the certificates of a server that is --secure.")
 
 Data = Annotated[
-    Path, Option("--data", metavar="DIR", help="The server's data directory (the first log dir).")
+    Path,
+    Option(
+        "--data",
+        metavar="DIR",
+        help="The server's data directory (the first log dir), or the cluster's.",
+    ),
 ]
 Hosts = Annotated[
     list[str] | None,
@@ -30,29 +36,36 @@ Hosts = Annotated[
 ]
 
 
+class Step(enum.StrEnum):
+    """A step of an exchange of the authority."""
+
+    TRUST = "trust"
+    ISSUE = "issue"
+    DROP = "drop"
+
+
+#: What the operator does before the next step.
+_AFTER: Final = {
+    Step.TRUST: "give ca.pem to all clients, or client.properties; then: rotate issue",
+    Step.ISSUE: "issue the certificates of clients anew, if there are any; then: rotate drop",
+    Step.DROP: "the former authority is trusted no more",
+}
+
+
 @app.add(epilog=examples("drumlin certificates show --data ./data"))
 def show(data: Data, as_json: AsJson = False) -> None:
-    """Show what the authority's and the broker's certificates say, and how long they are good."""
-    from drumlin.securing.authority import read_certificate
+    """Show what authorities' and brokers' certificates say, and how long they are good."""
+    from drumlin.securing.authority import read_certificate, split_certificates
     from drumlin.securing.client_files import CA
-    from drumlin.securing.secured_server import BROKER
+    from drumlin.securing.issuing import BROKER, brokers_in
 
     rows: list[dict[str, Any]] = []
     with _told():
-        for path in (data / CA, data / BROKER):
-            issued = read_certificate(path.read_text())
-            rows.append(
-                {
-                    "file": path.name,
-                    "subject": issued.name,
-                    "issuer": issued.issuer,
-                    "hosts": [*issued.hosts],
-                    "begin_timestamp": _ms(issued.begins),
-                    "end_timestamp": _ms(issued.ends),
-                    "days_left": (issued.ends - datetime.now(UTC)).days,
-                    "sha256": issued.fingerprint,
-                }
-            )
+        for path in (data / CA, *(brokers_in(data) or [data / BROKER])):
+            pems = split_certificates(path.read_text())
+            name = str(path.relative_to(data))
+            found = map(read_certificate, pems if path.name == CA else pems[:1])
+            rows += [_row(name, each) for each in found]
     columns = ("file", "subject", "hosts", "end_timestamp", "days_left")
     output.show_rows(rows, columns, as_json=as_json)
 
@@ -64,23 +77,59 @@ def show(data: Data, as_json: AsJson = False) -> None:
     )
 )
 def renew(data: Data, hosts: Hosts = None, as_json: AsJson = False) -> None:
-    """Issue the broker's certificate anew, for the hosts that it has, and the machine's names.
+    """Issue brokers' certificates anew, for the hosts that they have, and the machine's names.
 
     A broker that runs takes it within seconds. Clients need nothing new: they trust the authority.
     """
     from drumlin.securing.authority import read_certificate
-    from drumlin.securing.secured_server import BROKER, issue_brokers
+    from drumlin.securing.issuing import BROKER, brokers_in, issue_broker
 
+    rows: list[dict[str, Any]] = []
     with _told():
         authority = _authority(data)
-        path = data / BROKER
-        pem = path.read_text()
-        if not authority.has_issued(pem):
-            raise output.Failure(f"{path} is not of the authority in {data}: it is left as it is")
-        issue_brokers(data, authority, [*read_certificate(pem).hosts, *(hosts or ())])
-        issued = read_certificate(path.read_text())
-    row = {"file": str(path), "hosts": [*issued.hosts], "end_timestamp": _ms(issued.ends)}
-    output.show_changes([row], [f"{path}: renewed until {issued.ends:%Y-%m-%d}"], as_json)
+        found = [(each, each.read_text()) for each in brokers_in(data) or [data / BROKER]]
+        for path, pem in found:
+            if not authority.has_issued(pem):
+                why = f"is not of the authority in {data}: it is left as it is"
+                raise output.Failure(f"{path} {why}")
+        for path, pem in found:
+            issue_broker(path, authority, [*read_certificate(pem).hosts, *(hosts or ())])
+            issued = read_certificate(path.read_text())
+            until = {"hosts": [*issued.hosts], "end_timestamp": _ms(issued.ends)}
+            rows.append({"file": str(path), **until})
+    lines = [f"{row['file']}: renewed until {issued.ends:%Y-%m-%d}" for row in rows]
+    output.show_changes(rows, lines, as_json)
+
+
+@app.add(
+    epilog=examples(
+        "drumlin certificates rotate trust --data ./data",
+        "drumlin certificates rotate issue --data ./data",
+        "drumlin certificates rotate drop --data ./data",
+    )
+)
+def rotate(
+    step: Annotated[Step, Argument("STEP", help="trust, issue, drop: one after the other.")],
+    data: Data,
+    as_json: AsJson = False,
+) -> None:
+    """Exchange the authority for another, in three steps, while brokers and clients work.
+
+    `trust` makes the other one; brokers, and clients that get ca.pem then, trust both. `issue`
+    gives brokers certificates of it, and ends the key of the former one. `drop` takes the former
+    one from ca.pem. Brokers that run take each step within seconds.
+    """
+    from drumlin.securing import rotation
+
+    steps = {Step.TRUST: rotation.trust, Step.ISSUE: rotation.issue, Step.DROP: rotation.drop}
+    with _told():
+        try:
+            changed = steps[step](data)
+        except rotation.RotationRefused as error:
+            raise output.Failure(str(error)) from None
+    rows = [{"file": str(data / each), "step": step.value} for each in changed]
+    lines = [f"{data / each}: written" for each in changed]
+    output.show_changes(rows, [*lines, _AFTER[step]], as_json)
 
 
 @app.add(
@@ -112,8 +161,21 @@ def issue(
     output.show_changes([row], [f"{out}: good until {ends:%Y-%m-%d}"], as_json)
 
 
+def _row(file: str, issued: Issued) -> dict[str, Any]:
+    return {
+        "file": file,
+        "subject": issued.name,
+        "issuer": issued.issuer,
+        "hosts": [*issued.hosts],
+        "begin_timestamp": _ms(issued.begins),
+        "end_timestamp": _ms(issued.ends),
+        "days_left": (issued.ends - datetime.now(UTC)).days,
+        "sha256": issued.fingerprint,
+    }
+
+
 def _authority(data: Path) -> Authority:
-    from drumlin.securing.secured_server import AUTHORITY, read_authority
+    from drumlin.securing.issuing import AUTHORITY, read_authority
 
     authority = read_authority(data)
     if authority is None:
@@ -124,8 +186,13 @@ def _authority(data: Path) -> Authority:
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
     """Errors of files as one line."""
+    from drumlin.config.config_error import ConfigError
+    from drumlin.securing.authority import UnusableCertificate
+
     try:
         yield
+    except (ConfigError, UnusableCertificate) as error:
+        raise output.Failure(str(error)) from None
     except OSError as error:
         raise output.Failure(f"{error.filename}: {error.strerror}") from None
 

@@ -66,6 +66,7 @@ def status(
     known: dict[int, str] = {}
     if data is not None:
         bootstrap, known = _practice(data.absolute())
+        command_config = command_config or _administrators(data.absolute())
     if not watch:
         _show(_look(bootstrap, command_config, known), as_json)
         return
@@ -99,6 +100,15 @@ def _practice(directory: Path) -> tuple[str, dict[int, str]]:
     if record is None or not is_locked(str(directory)):
         raise not_running(directory)
     return record.bootstrap, {int(each.name): each.address for each in record.brokers}
+
+
+def _administrators(directory: Path) -> Path | None:
+    """The file by which the administrator of a practice cluster connects, if it is secured."""
+    from drumlin.securing.client_files import PROPERTIES
+    from drumlin.securing.secured_cluster import is_secured
+
+    file = directory / PROPERTIES
+    return file if is_secured(directory) and file.exists() else None
 
 
 def _look(bootstrap: str, command_config: Path | None, known: dict[int, str]) -> dict[str, Any]:

@@ -52,6 +52,10 @@ def up(
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="Configure all brokers. Repeatable."),
     ] = None,
+    secure: Annotated[
+        bool,
+        Option("--secure", help="TLS, logins and ACLs; the first start makes what they need."),
+    ] = False,
 ) -> int:
     """Run a ZooKeeper and several brokers on this machine, until Ctrl-C or SIGTERM.
 
@@ -63,11 +67,16 @@ def up(
     a broker ends by itself, a line says so, and it is not restarted. Run `up` with the same DIR to
     get the same cluster again; --set and --racks are not remembered. cluster.json in DIR lists
     processes and addresses.
+
+    With --secure clients need TLS and a login, and users what ACLs allow them, as with `drumlin
+    server --secure`; how to connect as the user "admin" is in files in DIR. A cluster that was
+    secured stays so.
     """
     from drumlin.cli.practice.brokers import Configuration
     from drumlin.cli.practice.supervisor import run_cluster
 
-    return run_cluster(data, brokers, port, Configuration.read(assignments or [], racks))
+    configuration = Configuration.read(assignments or [], racks)
+    return run_cluster(data, brokers, port, configuration, is_secure=secure)
 
 
 def start(members: Members, data: Data, as_json: AsJson = False) -> None:
@@ -119,6 +128,7 @@ up_command: Final = command(
     epilog=examples(
         "drumlin cluster up --data ./practice",
         "drumlin cluster up --data ./practice --brokers 5 --port 19092",
+        "drumlin cluster up --data ./practice --secure",
         "drumlin cluster up --data ./practice --racks a,b,c --set min.insync.replicas=2",
     ),
 )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli.practice.ports import HOST
 from drumlin.cli.terminal.output import Failure
 from drumlin.config.config_error import ConfigError
 from drumlin.config.sources import read_assignments
@@ -78,12 +77,12 @@ def defaults(count: int) -> dict[str, str]:
 
 
 def broker_command(
-    broker: int, data: Path, port: int, zookeeper: str, settings: Mapping[str, str]
+    broker: int, data: Path, zookeeper: str, settings: Mapping[str, str], file: Path | None
 ) -> list[str]:
-    """The command line of one broker, as a user could type it."""
+    """The command line of one broker, as a user could type it. `file`: further settings."""
     own = {**settings, "node.id": str(broker), "zookeeper.connect": zookeeper}
-    command = [sys.executable, "-m", "drumlin", "server"]
-    command += ["--data", str(data), "--listen", f"{HOST}:{port}"]
+    command = [sys.executable, "-m", "drumlin", "server", *([str(file)] if file else [])]
+    command += ["--data", str(data)]
     for key, value in own.items():
         command += ["--set", f"{key}={value}"]
     return command

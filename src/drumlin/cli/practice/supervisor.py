@@ -17,35 +17,53 @@ from drumlin.cli.practice.control import ControlServer
 from drumlin.cli.practice.member import Member, Program
 from drumlin.cli.practice.plan import planned
 from drumlin.cli.practice.record import ClusterRecord, MemberRecord, write_record
+from drumlin.cli.practice.security import placed, security_of
 from drumlin.cli.practice.zookeeper import ENVIRONMENT, until_it_serves, zookeeper_command
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.output import Failure
+from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.securing.secured_cluster import SecuredCluster
+from drumlin.zookeeper.connection import ZooKeeperFailure
+from drumlin.zookeeper.nodes import UnreadableNode
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_cluster(
-    directory: Path, count: int | None, port: int | None, configuration: Configuration
+    directory: Path,
+    count: int | None,
+    port: int | None,
+    configuration: Configuration,
+    *,
+    is_secure: bool = False,
 ) -> int:
     """Run a cluster until a signal stops it; returns the exit code.
+
+    One that was secured once stays so.
 
     Raises:
         Failure: the cluster could not start.
     """
     directory = directory.absolute()
     with planned(directory, count, port) as record:
-        return asyncio.run(Supervisor(directory, record, configuration).run())
+        security = security_of(directory, record, configuration, is_asked_for=is_secure)
+        return asyncio.run(Supervisor(directory, record, configuration, security).run())
 
 
 class Supervisor:
     """Supervises the members of one cluster."""
 
     def __init__(
-        self, directory: Path, record: ClusterRecord, configuration: Configuration
+        self,
+        directory: Path,
+        record: ClusterRecord,
+        configuration: Configuration,
+        security: SecuredCluster | None,
     ) -> None:
         self._directory = directory
         self._record = record
         self._configuration = configuration
+        self._security = security
         self._zookeeper = self._zookeeper_member()
         self._brokers = [self._broker_member(each) for each in record.brokers]
         self._members = {each.program.name: each for each in (self._zookeeper, *self._brokers)}
@@ -80,6 +98,8 @@ class Supervisor:
     async def _start(self) -> None:
         await self._control.start()
         await self._zookeeper.start()
+        if self._security is not None:
+            await self._put_users(self._security)
         starts = [asyncio.create_task(each.start()) for each in self._brokers]
         try:
             await asyncio.gather(*starts)
@@ -92,6 +112,18 @@ class Supervisor:
             f"ZooKeeper on {self._record.zookeeper.address})",
             flush=True,
         )
+        if self._security is not None:
+            print(self._security.how_to_connect(), flush=True)
+
+    async def _put_users(self, security: SecuredCluster) -> None:
+        """
+        Raises:
+            Failure: ZooKeeper does not take them.
+        """
+        try:
+            await asyncio.to_thread(security.put_users, self._record.zookeeper.address)
+        except (ZooKeeperFailure, UnreadableNode, Conflict) as error:
+            raise Failure(f"the users could not be made: {error}") from None
 
     async def _stop_all(self) -> None:
         """Stop brokers one by one, so that each hands over its leadership; then ZooKeeper."""
@@ -159,7 +191,7 @@ class Supervisor:
         return self._member(Program("zookeeper", log_file, command, ready, ENVIRONMENT))
 
     def _broker_member(self, broker: MemberRecord) -> Member:
-        data = self._directory / f"broker-{broker.name}"
+        place, security = placed(self._directory, broker), self._security
         zookeeper = self._record.zookeeper.address
 
         async def ready(printed: asyncio.StreamReader) -> None:
@@ -170,7 +202,12 @@ class Supervisor:
         def command() -> list[str]:
             number, count = int(broker.name), len(self._record.brokers)
             settings = self._configuration.of_broker(number, count)
-            return broker_command(number, data, broker.port, zookeeper, settings)
+            if security is None:
+                settings["listeners"] = f"PLAINTEXT://{broker.address}"
+            else:
+                settings = security.of_broker(place, settings)
+            file = None if security is None else security.settings
+            return broker_command(number, place.data, zookeeper, settings, file)
 
         log_file = self._directory / f"broker-{broker.name}.log"
         return self._member(Program(broker.name, log_file, command, ready))

@@ -326,9 +326,6 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        if resource.type is ResourceType.TOKEN:
-            message = "delegation tokens cannot be kept in ZooKeeper"
-            raise KafkaError(ErrorCode.unsupported_version, message)
         if resource.type is ResourceType.ACL and not is_storable(resource):
             message = "ZooKeeper cannot keep ACLs of a name like this"
             raise KafkaError(ErrorCode.invalid_request, message)

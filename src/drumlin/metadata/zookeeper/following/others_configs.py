@@ -1,6 +1,7 @@
 """Changes of configurations by others: applied to the image and reported.
 
-A change is announced by a sequential node below `/config/changes`, or of ACLs elsewhere, as Apache
+A change is announced by a sequential node below `/config/changes`, or of ACLs and delegation tokens
+elsewhere, as Apache
 Kafka's tools do; a change without such a node goes unnoticed. The nodes are removed after some
 time, as in Kafka.
 """
@@ -8,6 +9,7 @@ time, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from drumlin.clock import Clock
@@ -21,6 +23,7 @@ from drumlin.metadata.zookeeper.znodes import layout
 from drumlin.metadata.zookeeper.znodes.acl_nodes import ACL_CHANGES
 from drumlin.metadata.zookeeper.znodes.config_nodes import ANNOUNCED
 from drumlin.metadata.zookeeper.znodes.operations import Delete
+from drumlin.metadata.zookeeper.znodes.token_nodes import TOKEN_CHANGES
 from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
@@ -44,8 +47,13 @@ class ConfigChanges:
         #: The announcements seen, and their times by ZooKeeper's clock.
         self._seen: dict[str, int] = {}
         self._has_acls = bool(parts.config.value("authorizer.class.name"))
+        self._has_tokens = bool(parts.config.value("delegation.token.secret.key"))
         #: The parents of announcements that are followed.
-        self.folders = (layout.CONFIG_CHANGES, *(ACL_CHANGES if self._has_acls else ()))
+        self.folders = (
+            layout.CONFIG_CHANGES,
+            *(ACL_CHANGES if self._has_acls else ()),
+            *([TOKEN_CHANGES] if self._has_tokens else []),
+        )
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
         """Read all configurations; returns the topics whose configuration is unreadable.
@@ -56,7 +64,8 @@ class ConfigChanges:
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, self.folders, {})
-        resources = await run(_resources, image.all_configured(), self._has_acls)
+        names = partial(config_names, has_acls=self._has_acls, has_tokens=self._has_tokens)
+        resources = [*dict.fromkeys([*await run(names), *image.all_configured()])]
         unreadable: set[str] = set()
         for start in range(0, len(resources), _TOGETHER):
             some = resources[start : start + _TOGETHER]
@@ -112,11 +121,6 @@ class ConfigChanges:
                 return
             image.put_configs(resource, found[resource])
             self._parts.listeners.tell(ConfigsChanged(resource, found[resource]))
-
-
-def _resources(session: Session, known: Sequence[Resource], has_acls: bool) -> list[Resource]:
-    """The resources that have a configuration now, or have one in the image."""
-    return list(dict.fromkeys([*config_names(session, has_acls=has_acls), *known]))
 
 
 def _read_changes(

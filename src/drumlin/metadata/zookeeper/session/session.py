@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions
 
 from drumlin.metadata.zookeeper.znodes.layout import is_secret
 from drumlin.metadata.zookeeper.znodes.operations import (
@@ -228,16 +228,23 @@ class Session:
             acl = self._secret_acl if is_secret(path) else None
             self._get(self._client.ensure_path_async(path, acl), path)
 
-    def close_secrets(self, paths: Sequence[str]) -> list[str]:
-        """Let only this client's user read these nodes; returns those that others could read."""
+    def close_nodes(self, paths: Sequence[str]) -> list[str]:
+        """Let only this client's user change these nodes, and read those with secrets; returns
+        those that were open to others.
+        """
         answers = self._ask(self._client.get_acls_async, paths)
         is_open = [
             path
             for path, answer in zip(paths, answers, strict=True)
-            if answer is not None and any(each.id.scheme == "world" for each in answer[0])
+            if answer is not None and any(_lets_all(each, path) for each in answer[0])
         ]
-        self._ask(lambda path: self._client.set_acls_async(path, CREATOR_ALL_ACL), is_open)
+        self._ask(lambda path: self._client.set_acls_async(path, self._acl_of(path)), is_open)
         return is_open
+
+    def _acl_of(self, path: str) -> list[ACL]:
+        acl: list[ACL] | None = self._secret_acl if is_secret(path) else self._client.default_acl
+        assert acl is not None
+        return acl
 
     def commit(self, transaction: Transaction) -> None:
         """Commit a transaction.
@@ -299,6 +306,12 @@ class Session:
     def _away(self, error: Exception) -> ZooKeeperAway:
         what = type(error).__name__
         return ZooKeeperAway(f"ZooKeeper on {self.hosts} does not answer ({what})")
+
+
+def _lets_all(acl: ACL, path: str) -> bool:
+    """Whether everybody may do by this what only the brokers may."""
+    is_harmless = acl.perms == Permissions.READ and not is_secret(path)
+    return acl.id.scheme == "world" and not is_harmless
 
 
 #: Errors of operations in a failed transaction that were not its cause.

@@ -10,7 +10,7 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.store.store import UnusableMetadata
 from drumlin.metadata.zookeeper.session.session import Conflict, Session
 from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id, tree_below
-from drumlin.metadata.zookeeper.znodes import acl_nodes, layout, own_layout
+from drumlin.metadata.zookeeper.znodes import acl_nodes, layout, own_layout, token_nodes
 from drumlin.metadata.zookeeper.znodes.operations import Create
 from drumlin.storage.directory.meta_properties import new_cluster_id
 from drumlin.zookeeper.access import access_of
@@ -40,6 +40,8 @@ def open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session,
         found = _cluster_of(session, cluster_id)
         if config.value("authorizer.class.name"):
             session.create_all(acl_nodes.PERSISTENT)
+        if config.value("delegation.token.secret.key"):
+            session.create_all(token_nodes.PERSISTENT)
         if access.sets_acl:
             _close_secrets(session)
         return session, found
@@ -51,7 +53,7 @@ def open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session,
 def _close_secrets(session: Session) -> None:
     """Close the nodes with secrets that were made before `zookeeper.set.acl` was there."""
     paths = [path for root in layout.SECRET for path in tree_below(session, root)]
-    closed = session.close_secrets(paths)
+    closed = session.close_nodes(paths)
     if closed:
         _log.warning(
             "everybody could read %d nodes for secrets in ZooKeeper, and cannot any more: %s",

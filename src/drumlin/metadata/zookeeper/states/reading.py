@@ -28,6 +28,7 @@ from drumlin.metadata.zookeeper.znodes import (
     layout,
     own_layout,
     owner_nodes,
+    token_nodes,
 )
 from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
@@ -142,8 +143,10 @@ def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment
     return known_state(index, assignment, *state)
 
 
-def config_names(session: Session, *, has_acls: bool) -> list[Resource]:
-    """The resources that have a configuration. `has_acls`: with ACLs."""
+def config_names(session: Session, *, has_acls: bool, has_tokens: bool) -> list[Resource]:
+    """The resources that have a configuration. `has_acls`: with ACLs; `has_tokens`: with delegation
+    tokens.
+    """
     kinds = layout.config_kinds()
     names = session.children_of(list(kinds))
     found = [
@@ -156,6 +159,8 @@ def config_names(session: Session, *, has_acls: bool) -> list[Resource]:
     parents = list(acl_nodes.ACL_PARENTS) if has_acls else []
     for parent, each in zip(parents, session.children_of(parents), strict=True):
         found += [acl_nodes.acl_resource(parent, name) for name in each]
+    if has_tokens:
+        found += [*map(token_nodes.token_resource, session.children(token_nodes.TOKENS))]
     return found
 
 

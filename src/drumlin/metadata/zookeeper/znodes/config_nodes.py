@@ -1,8 +1,8 @@
 """Configurations in ZooKeeper, whatever has them: where a node is, what it has, and how a change of
 it is announced. Pure.
 
-ACLs are in nodes of their own (`acl_nodes.py`), all others below `/config` (`layout.py`), those of
-users and quotas two in a node (`owner_nodes.py`).
+ACLs and delegation tokens are in nodes of their own (`acl_nodes.py`, `token_nodes.py`), all others
+below `/config` (`layout.py`), those of users and quotas two in a node (`owner_nodes.py`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,30 @@ from drumlin.metadata.zookeeper.znodes.acl_nodes import (
 )
 from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Delete, Operation, Replace
 from drumlin.metadata.zookeeper.znodes.owner_nodes import OWNERS, part_of, written
+from drumlin.metadata.zookeeper.znodes.token_nodes import (
+    TOKEN_CHANGES,
+    decode_token,
+    decode_token_change,
+    encode_token,
+    encode_token_change,
+    token_path,
+)
 
 #: The parents of announcements, and how these are read.
 ANNOUNCED: Final[Mapping[str, Callable[[str, bytes], list[Resource]]]] = {
     layout.CONFIG_CHANGES: layout.decode_config_change,
     **dict.fromkeys(ACL_CHANGES, decode_acl_change),
+    TOKEN_CHANGES: decode_token_change,
 }
+
+#: Of these there is no node without contents.
+_REMOVED: Final = (ResourceType.ACL, ResourceType.TOKEN)
 
 
 def node_path(resource: Resource) -> str:
     """The path of the node with the resource's configuration."""
+    if resource.type is ResourceType.TOKEN:
+        return token_path(resource)
     return acl_path(resource) if _is_acl(resource) else layout.config_path(resource)
 
 
@@ -39,6 +53,8 @@ def decode_node(resource: Resource, data: bytes) -> dict[str, str]:
     """All that the node has."""
     if _is_acl(resource):
         return decode_acls(acl_path(resource), data)
+    if resource.type is ResourceType.TOKEN:
+        return decode_token(token_path(resource), data)
     if resource.type in OWNERS and not data:  # a parent of others, as Kafka makes it
         return {}
     return layout.decode_configs(layout.config_path(resource), data)
@@ -54,19 +70,23 @@ def put_node(
 ) -> Iterator[Operation]:
     """Replace what the node has. `version`: that of the node; None if there is none.
 
-    A node without ACLs is removed, as in Kafka.
+    A node without ACLs, or without a token, is removed, as in Kafka.
     """
     path = node_path(resource)
+    if resource.type in _REMOVED and not configs:
+        if version is not None:
+            yield Delete(path, version)
+        return
+    data = _encoded(resource, configs)
+    yield Create(path, data) if version is None else Replace(path, data, version)
+
+
+def _encoded(resource: Resource, configs: Mapping[str, str]) -> bytes:
     if _is_acl(resource):
-        data = encode_acls(configs)
-    else:
-        data = layout.encode_configs(written(configs) if resource.type in OWNERS else configs)
-    if version is None:
-        yield Create(path, data)
-    elif _is_acl(resource) and not configs:
-        yield Delete(path, version)
-    else:
-        yield Replace(path, data, version)
+        return encode_acls(configs)
+    if resource.type is ResourceType.TOKEN:
+        return encode_token(configs)
+    return layout.encode_configs(written(configs) if resource.type in OWNERS else configs)
 
 
 def change_node(
@@ -78,6 +98,8 @@ def change_node(
         yield Check(layout.topic_path(resource.name))  # fails if the topic has been deleted
     if _is_acl(resource):
         beginning, change = encode_acl_change(resource)
+    elif resource.type is ResourceType.TOKEN:
+        beginning, change = encode_token_change(resource)
     else:
         beginning = layout.CONFIG_CHANGE_PREFIX
         change = layout.encode_config_change(resource)

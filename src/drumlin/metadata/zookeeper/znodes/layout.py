@@ -30,6 +30,7 @@ from drumlin.metadata.zookeeper.znodes.eligible_json import (
     encode_eligible,
 )
 from drumlin.metadata.zookeeper.znodes.owner_nodes import FOLDERS, OWNERS, entity_path, owners_at
+from drumlin.metadata.zookeeper.znodes.token_nodes import TOKENS
 from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 from drumlin.zookeeper.nodes import (
     DIGITS_MAX,
@@ -82,7 +83,7 @@ _KINDS: Final = {
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
 #: Below these are secrets, which only those may read who may change them (`zookeeper.set.acl`).
-SECRET: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+SECRET: Final = ("/config/users", "/config/brokers", TOKENS)
 #: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: Topic ids that Kafka reserves: the absent id, and the id of KRaft's metadata log.

@@ -30,7 +30,7 @@ def entity_path(resource: Resource) -> str:
     """The path of an entity; that of quotas is the resource's name."""
     if resource.type is ResourceType.QUOTA:
         return resource.name
-    return f"{USERS}/{_escaped(resource.name)}"
+    return f"{USERS}/{escaped(resource.name)}"
 
 
 def owners_at(entity: str) -> list[Resource]:
@@ -63,8 +63,8 @@ def _whole(text: str) -> str:
         return text
 
 
-def _escaped(name: str) -> str:
-    """A user's name, escaped as Kafka does it; two names would be none for a node."""
+def escaped(name: str) -> str:
+    """A name, escaped as Kafka does it; two names would be none for a node."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return quote(name, safe="").replace("~", "%7E")

@@ -1,0 +1,182 @@
+"""`drumlin cluster up --secure`: what it needs is made at the first start, and used by later ones.
+
+One authority for all, a certificate for each broker, and an administrator. The brokers are a user,
+who gets another password at each start of the cluster, and is the only one who may write in
+ZooKeeper. Of a crash at any point the next start makes a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from drumlin.config.config_error import ConfigError
+from drumlin.config.properties import decode_properties, encode_properties
+from drumlin.config.sources import read_environment
+from drumlin.peer.security.secret import Secret
+from drumlin.securing.client_files import CA, Connection, read_connection, with_address
+from drumlin.securing.issuing import BROKER, certify
+from drumlin.securing.private_files import make_private_folder, write_private
+from drumlin.securing.secured_server import (
+    ADMIN,
+    AUTHORIZER,
+    PASSWORD_BYTES,
+    PROTOCOL,
+    TAKEN,
+    how_to_connect,
+)
+from drumlin.securing.users_in_zookeeper import as_brokers, put_administrator, put_user
+
+#: The brokers' configuration, with their secrets. A cluster that has it is a secured one.
+SETTINGS: Final = "secured.properties"
+
+_BROKERS: Final = "drumlin-brokers"
+_MECHANISM: Final = "SCRAM-SHA-512"
+_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_DIGEST: Final = "drumlin.zookeeper.digest"
+_SUPER_USERS: Final = "super.users"
+#: What would make it less safe, besides the keys that a server refuses.
+_TAKEN: Final = (
+    *(each for each in TAKEN if each != "zookeeper.connect"),
+    _DIGEST,
+    "listener.security.protocol.map",
+    "zookeeper.set.acl",
+    "zookeeper.ssl.client.enable",
+)
+
+
+class PlacedBroker(NamedTuple):
+    """A broker of the cluster: its data directory, and its address for clients."""
+
+    data: Path
+    address: str
+
+    @property
+    def certificate(self) -> Path:
+        return self.data / BROKER
+
+
+def is_secured(folder: Path) -> bool:
+    """Whether a cluster was secured once: it is not opened by mistake."""
+    return (folder / SETTINGS).exists()
+
+
+class SecuredCluster:
+    """A cluster that is secured in its folder, before any of its processes runs."""
+
+    def __init__(
+        self, folder: Path, bootstrap: str, brokers_password: Secret, digest: Secret
+    ) -> None:
+        self._folder = folder
+        self._bootstrap = bootstrap
+        self._brokers_password = brokers_password
+        self._digest = digest
+
+    @classmethod
+    def prepare(
+        cls, folder: Path, brokers: Sequence[PlacedBroker], given: Mapping[str, str]
+    ) -> SecuredCluster:
+        """Make what is missing in the cluster's folder. All files that this process and its
+        children make from now on are for their owner alone. `given`: what is set for all brokers.
+
+        Raises:
+            ConfigError: what is given contradicts it, or what is there cannot be used.
+            OSError: the files cannot be written.
+        """
+        from_environment, _ = read_environment(os.environ)
+        for source in (given, from_environment):
+            _check(source)
+        os.umask(0o077)
+        make_private_folder(folder, key="--data")
+        folder.chmod(0o700)  # ZooKeeper's files have credentials
+        known = _known(folder)
+        digest = known.get(_DIGEST) or f"{_BROKERS}:{secrets.token_urlsafe(PASSWORD_BYTES)}"
+        password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+        settings = _settings(folder, password, digest, given.get(_SUPER_USERS, ""))
+        write_private(folder / SETTINGS, encode_properties(settings))
+        for each in brokers:
+            make_private_folder(each.data, key="--data")
+        hosts = {each.certificate: [each.address.rpartition(":")[0]] for each in brokers}
+        certify(folder, hosts)
+        bootstrap = ",".join(each.address for each in brokers)
+        known_files = read_connection(folder)
+        if known_files is not None:
+            with_address(known_files, bootstrap, (folder / CA).read_text()).write(folder)
+        return cls(folder, bootstrap, password, Secret(digest))
+
+    @property
+    def settings(self) -> Path:
+        """The configuration that all brokers share: a file, as it has secrets."""
+        return self._folder / SETTINGS
+
+    def of_broker(self, broker: PlacedBroker, given: Mapping[str, str]) -> dict[str, str]:
+        """What is set for one broker beyond that."""
+        return {
+            **{name: text for name, text in given.items() if name != _SUPER_USERS},
+            "listeners": f"{PROTOCOL}://{broker.address}",
+            "ssl.keystore.location": str(broker.certificate),
+        }
+
+    def put_users(self, zookeeper: str) -> None:
+        """Make the brokers' user and the administrator, before a broker runs. Blocks.
+
+        Raises:
+            ZooKeeperFailure: they cannot be made.
+        """
+        with as_brokers(zookeeper, self._digest) as session:
+            put_user(session, _BROKERS, self._brokers_password)
+            put_administrator(session, ADMIN, self.administrators_password)
+
+    def administrators_password(self) -> Secret:
+        """In its files before anybody knows the user."""
+        known = read_connection(self._folder)
+        if known is None or known.user != ADMIN:
+            password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+            ca = (self._folder / CA).read_text()
+            known = Connection(self._bootstrap, ADMIN, password, ca)
+            known.write(self._folder)
+        return known.password
+
+    def how_to_connect(self) -> str:
+        """What to tell the operator; empty if the administrator's files are gone."""
+        has_files = read_connection(self._folder) is not None
+        return how_to_connect(self._folder) if has_files else ""
+
+
+def _check(given: Mapping[str, str]) -> None:
+    for key in _TAKEN:
+        if given.get(key, "").strip():
+            allowed = "must not be set for a secured cluster, which sets it"
+            shown = "..." if key == _DIGEST or "password" in key else given[key]
+            raise ConfigError(key, shown, allowed)
+
+
+def _known(folder: Path) -> dict[str, str]:
+    path = folder / SETTINGS
+    try:
+        return decode_properties(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(str(path), None, f"cannot be read: {error}") from None
+
+
+def _settings(folder: Path, password: Secret, digest: str, super_users: str) -> dict[str, str]:
+    names = [super_users.strip(), f"User:{ADMIN}", f"User:{_BROKERS}"]
+    login = f'{_MODULE} required username="{_BROKERS}" password="{password.reveal()}";'
+    return {
+        "authorizer.class.name": AUTHORIZER,
+        _DIGEST: digest,
+        f"listener.name.{PROTOCOL.lower()}.{_MECHANISM.lower()}.sasl.jaas.config": login,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": _MECHANISM,
+        "security.inter.broker.protocol": PROTOCOL,
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / CA),
+        _SUPER_USERS: ";".join(filter(None, names)),
+        "zookeeper.set.acl": "true",
+    }

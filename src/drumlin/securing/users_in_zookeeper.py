@@ -1,0 +1,68 @@
+"""Users of a cluster in ZooKeeper that no broker runs in: made before the first one starts.
+
+Also closes what others could change there, as the brokers must be the only ones. Blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from drumlin.broker.login.users import user
+from drumlin.metadata.zookeeper.session.session import Session
+from drumlin.metadata.zookeeper.states.reading import tree_below
+from drumlin.metadata.zookeeper.znodes import config_nodes, layout, own_layout
+from drumlin.metadata.zookeeper.znodes.operations import Create, Operation
+from drumlin.peer.security.secret import Secret
+from drumlin.securing.stored_users import credentials
+from drumlin.zookeeper.access import ZooKeeperAccess
+from drumlin.zookeeper.connection import connect
+
+_TIMEOUT_MS: Final = 30_000
+#: ZooKeeper's own nodes, which nobody may take from it.
+_ITS_OWN: Final = "zookeeper"
+
+
+@contextmanager
+def as_brokers(hosts: str, digest: Secret) -> Iterator[Session]:
+    """A session of the brokers' user, for whom everything there is closed.
+
+    Raises:
+        ZooKeeperFailure: it is not there, or belongs to other brokers.
+    """
+    access = ZooKeeperAccess(digest.reveal(), sets_acl=True)
+    client = connect(
+        hosts,
+        session_timeout_ms=_TIMEOUT_MS,
+        connection_timeout_ms=_TIMEOUT_MS,
+        access=access,
+    )
+    session = Session(client, hosts, _TIMEOUT_MS / 1000)
+    try:
+        roots = [f"/{each}" for each in session.children("/") if each != _ITS_OWN]
+        session.close_nodes(["/", *(path for root in roots for path in tree_below(session, root))])
+        session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
+        yield session
+    finally:
+        session.close()
+
+
+def put_user(session: Session, name: str, password: Secret) -> None:
+    """Give a user this password."""
+    session.commit([*_put(session, name, password)])
+
+
+def put_administrator(session: Session, name: str, password: Callable[[], Secret]) -> None:
+    """Make the administrator, unless that was done before."""
+    if session.read([own_layout.ADMINISTRATOR_MADE]) == [None]:
+        made = Create(own_layout.ADMINISTRATOR_MADE)
+        session.commit([*_put(session, name, password()), made])
+
+
+def _put(session: Session, name: str, password: Secret) -> Iterator[Operation]:
+    resource = user(name)
+    (node,) = session.read([config_nodes.node_path(resource)])
+    known = {} if node is None else config_nodes.decode_node(resource, node.data)
+    version = None if node is None else node.version
+    yield from config_nodes.change_node(resource, known | credentials(password), version)
