@@ -3,6 +3,7 @@
 Loads come through TLS to both brokers; what a gigabyte, a request or a handshake costs the broker
 in processor time is the figure that a busy machine disturbs least. What ACLs cost is asked of
 Drumlin alone, with them and without; how long a storm of handshakes keeps its loop, of its turns.
+How long one tenant's flood lets the others wait is asked of brokers of their own, with quotas.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from bench.brokers import Broker
 from bench.harness import Comparison, Options
-from bench.security import authorization, handshakes, loads
+from bench.security import authorization, flood, handshakes, loads
 from bench.security.sides import both_with_tls
 
 _ROUNDS_MAX = 5
@@ -21,15 +22,16 @@ _OF_BOTH: dict[str, Callable[[Sequence[Broker], Options], list[Comparison]]] = {
     **loads.ROWS,
     **handshakes.ROWS,
 }
-_OF_OURS: dict[str, Callable[[Options], list[Comparison]]] = {
+_APART: dict[str, Callable[[Options], list[Comparison]]] = {
     **authorization.ROWS,
+    **flood.ROWS,
     "storm": handshakes.storm,
 }
 
 
 def run(options: Options) -> list[Comparison]:
     """The rows that are asked for by name, or all."""
-    names = [*_OF_BOTH, *_OF_OURS]
+    names = [*_OF_BOTH, *_APART]
     unknown = set(options.rows) - set(names)
     if unknown:
         raise ValueError(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -46,6 +48,6 @@ def run(options: Options) -> list[Comparison]:
                 if name in _OF_BOTH:
                     results += _OF_BOTH[name](sides, fewer)
     for name in chosen:
-        if name in _OF_OURS:
-            results += _OF_OURS[name](fewer)
+        if name in _APART:
+            results += _APART[name](fewer)
     return results
