@@ -11,7 +11,7 @@ import pytest
 from drumlin import turns as turns_module
 from drumlin.broker.loop import loop_watch
 from drumlin.broker.loop.loop_watch import LoopWatch
-from drumlin.turns import TURN_S, Rest, begin_turn, give_way, to_end
+from drumlin.turns import TURN_S, Rest, Rounds, begin_turn, give_way, to_end
 from rig.time.ways_given import WaysGiven
 from rig.time.worked_time import WorkedTime
 
@@ -248,3 +248,19 @@ def test_work_that_fails_leaves_no_circle(*, is_begun: bool) -> None:
         asyncio.run(scenario())
     finally:
         gc.enable()
+
+
+def test_who_comes_one_by_one_leaves_a_turn_between() -> None:
+    """However many were added in one turn, what else is ready runs after each."""
+    called: list[str] = []
+
+    async def run() -> None:
+        one_by_one = Rounds(slice_s=0)
+        for each in "abc":
+            one_by_one.add(lambda each=each: called.append(each))  # type: ignore[misc]
+        for _ in range(4):
+            await asyncio.sleep(0)
+            called.append("others")
+
+    asyncio.run(run())
+    assert called == ["a", "others", "b", "others", "c", "others", "others"]

@@ -3,7 +3,8 @@
 Loads come through TLS to both brokers; what a gigabyte, a request or a handshake costs the broker
 in processor time is the figure that a busy machine disturbs least. What OpenSSL alone costs is
 asked of a bare loop; what ACLs cost, of Drumlin alone, with them and without; how long a storm of
-handshakes keeps its loop, of its turns.
+handshakes keeps its loop, of its turns; how long one tenant's flood lets the others wait, of
+brokers of their own, with quotas.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from bench.harness import Comparison, Options
-from bench.security import authorization, floor, handshakes, loads
+from bench.security import authorization, flood, floor, handshakes, loads
 from bench.security.sides import TlsBroker, both_with_tls
 
 _ROUNDS_MAX = 5
@@ -22,15 +23,16 @@ _OF_BOTH: dict[str, Callable[[Sequence[TlsBroker], Options], list[Comparison]]] 
     **handshakes.ROWS,
     **floor.ROWS,
 }
-_OF_OURS: dict[str, Callable[[Options], list[Comparison]]] = {
+_APART: dict[str, Callable[[Options], list[Comparison]]] = {
     **authorization.ROWS,
+    **flood.ROWS,
     "storm": handshakes.storm,
 }
 
 
 def run(options: Options) -> list[Comparison]:
     """The rows that are asked for by name, or all."""
-    names = [*_OF_BOTH, *_OF_OURS]
+    names = [*_OF_BOTH, *_APART]
     unknown = set(options.rows) - set(names)
     if unknown:
         raise ValueError(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -47,6 +49,6 @@ def run(options: Options) -> list[Comparison]:
                 if name in _OF_BOTH:
                     results += _OF_BOTH[name](sides, fewer)
     for name in chosen:
-        if name in _OF_OURS:
-            results += _OF_OURS[name](fewer)
+        if name in _APART:
+            results += _APART[name](fewer)
     return results

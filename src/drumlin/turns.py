@@ -280,7 +280,9 @@ class Rounds:
     A callback that is not finished adds itself again, and is called after all others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slice_s: float = TURN_S / 2) -> None:
+        """`slice_s`: for how long callbacks are called in a turn; 0: one in each."""
+        self._slice_s = slice_s
         self._waiting: deque[Callable[[], object]] = deque()
 
     def add(self, go_on: Callable[[], object]) -> None:
@@ -290,7 +292,7 @@ class Rounds:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        ends_at = _end_of_turn()
+        ends_at = time.monotonic() + self._slice_s
         for _ in range(len(self._waiting)):
             # It stays first meanwhile, so a callback that adds itself again does not call the loop.
             try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.authority import Authority, Issued
@@ -70,21 +71,33 @@ class Renewed(DrumlinServer):
         self.write(f"{listener}.pem", issued.pem)
         return issued.serial
 
-    def connect_tls(
-        self, listener: str, shown: Issued | None = None, name: str | None = None
-    ) -> ssl.SSLSocket:
-        """
-        Raises:
-            OSError: it is not let in.
-        """
+    def context(self, shown: Issued | None = None) -> ssl.SSLContext:
+        """Of a client that shows a certificate."""
         context = ssl.create_default_context(cadata=self.servers.pem)
         context.check_hostname = False
         context.maximum_version = ssl.TLSVersion.TLSv1_2  # a refusal comes in the handshake
         if shown is not None:
             file = self.write("client.pem", shown.pem)
             context.load_cert_chain(file)
+        return context
+
+    def connect_tls(
+        self,
+        listener: str,
+        shown: Issued | None = None,
+        name: str | None = None,
+        resumed: ssl.SSLSocket | None = None,
+    ) -> ssl.SSLSocket:
+        """
+        resumed: a connection whose TLS session is continued, with its certificate.
+
+        Raises:
+            OSError: it is not let in.
+        """
+        context = self.context(shown) if resumed is None else resumed.context
         sock = socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=20)
-        return context.wrap_socket(sock, server_hostname=name)
+        session = None if resumed is None else resumed.session
+        return context.wrap_socket(sock, server_hostname=name, session=session)
 
     def serial(self, listener: str, name: str | None = None) -> int:
         """The number of the certificate that a new connection is shown."""
@@ -276,10 +289,18 @@ def test_whoever_has_no_good_certificate_is_not_let_in(server: Renewed) -> None:
     for shown in (
         None,
         server.clients.issue("alice", days=-1),
+        server.clients.issue("alice", valid_in_days=1),
         Authority("clients").issue("alice"),
+        Authority("alice").own,
+        server.clients.issue("alice", use=ExtendedKeyUsageOID.SERVER_AUTH),
+        server.clients.issue("alice", use=ExtendedKeyUsageOID.CODE_SIGNING),
+        server.clients.issue("alice", tuple(f"{n}.example" for n in range(8000))),
     ):
         with pytest.raises(OSError, match=_REFUSED):
             server.connect_tls("mutual", shown).close()
+    server.connect_tls(
+        "mutual", server.clients.issue("alice", use=ExtendedKeyUsageOID.CLIENT_AUTH)
+    ).close()
 
 
 def test_a_change_of_the_configuration_is_for_new_connections_and_stays(server: Renewed) -> None:
@@ -306,14 +327,20 @@ def test_a_change_of_the_configuration_is_for_new_connections_and_stays(server: 
 
 
 def test_an_authority_that_is_no_longer_trusted(server: Renewed) -> None:
-    """The truststore is exchanged: whoever is in stays, and nobody else of it comes in."""
+    """The truststore is exchanged: whoever is in stays, and nobody else of it comes in, nor does
+    he again by the session of TLS that he has.
+    """
     alice = server.clients.issue("alice")
     others = Authority("others")
     with server.connect_tls("mutual", alice) as inside:
+        with server.connect_tls("mutual", resumed=inside) as again:
+            assert again.session_reused
         path = server.write("others.crt", server.servers.pem + others.pem)
         configs = {"listener.name.mutual.ssl.truststore.location": path}
         assert server.alter(configs) == (0, "")
         with pytest.raises(OSError, match=_REFUSED):
             server.connect_tls("mutual", alice).close()
+        with pytest.raises(OSError, match=_REFUSED):
+            server.connect_tls("mutual", resumed=inside).close()
         server.connect_tls("mutual", others.issue("bob")).close()
         assert _is_served(inside)

@@ -29,7 +29,7 @@ class Answering:
 
     def __init__(self, answer: Callable[[bytes], Parts | Later]) -> None:
         self.started = 0
-        self.rounds = Rounds()
+        self.rounds = self.unmuted = Rounds()
         self.giving_up = GivingUp()
         self._answer = answer
 

@@ -54,7 +54,8 @@ class _Router:
     """Takes frames, and answers each by what `answer` returns."""
 
     def __init__(self, answer: Callable[[bytes], list[Any]]) -> None:
-        self.rounds, self.giving_up = Rounds(), GivingUp()
+        self.rounds = self.unmuted = Rounds()
+        self.giving_up = GivingUp()
         self.taken: list[bytes] = []
         self._answer = answer
 

@@ -45,7 +45,7 @@ class CountingRouter:
     def __init__(self, clock: WorkedTime) -> None:
         self.taken = 0
         self._clock = clock
-        self.rounds = Rounds()
+        self.rounds = self.unmuted = Rounds()
         self.giving_up = GivingUp()
 
     def is_prepared(self, _frame: memoryview, _go_on: Any) -> bool:

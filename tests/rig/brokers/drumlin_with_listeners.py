@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from rig.brokers.drumlin_server import DrumlinServer
@@ -27,7 +28,12 @@ _ITERATIONS = 4096
 class DrumlinWithListeners(DrumlinServer):
     """`addresses` has the address of each listener."""
 
-    def __init__(self, directory: Path, certificates: Certificates) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        certificates: Certificates,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         file = directory / "server.properties"
         super().__init__(directory, properties_file=file)
         ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
@@ -45,6 +51,7 @@ class DrumlinWithListeners(DrumlinServer):
             "connection.failed.authentication.delay.ms": "10",
             "group.initial.rebalance.delay.ms": "0",
             **listener_settings(certificates, keys),
+            **(settings or {}),
         }
         file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
 

@@ -59,10 +59,24 @@ class Authority:
         #: As `Issued.pkcs12` takes it.
         self.own = Issued(self._own, self._key)
 
-    def issue(self, name: str, hosts: tuple[str, ...] = HERE, days: int = 30) -> Issued:
-        """A certificate for a name, and for hosts; with less than no days left, it has expired."""
+    def issue(
+        self,
+        name: str,
+        hosts: tuple[str, ...] = HERE,
+        days: int = 30,
+        *,
+        valid_in_days: int = -100,
+        use: x509.ObjectIdentifier | None = None,
+    ) -> Issued:
+        """A certificate for a name, and for hosts; with less than no days left, it has expired.
+
+        use: what it may be used for alone.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        return Issued(self._signed(name, key.public_key(), hosts, days), key)
+        signed = self._signed(
+            name, key.public_key(), hosts, days, valid_in_days=valid_in_days, use=use
+        )
+        return Issued(signed, key)
 
     def _signed(
         self,
@@ -72,6 +86,8 @@ class Authority:
         days: int,
         *,
         is_authority: bool = False,
+        valid_in_days: int = -100,
+        use: x509.ObjectIdentifier | None = None,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
@@ -80,13 +96,15 @@ class Authority:
             .issuer_name(_named(self._name))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 100 * _DAY)
+            .not_valid_before(now + valid_in_days * _DAY)
             .not_valid_after(now + days * _DAY)
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
         )
         if hosts:
             names = x509.SubjectAlternativeName([x509.DNSName(each) for each in hosts])
             builder = builder.add_extension(names, critical=False)
+        if use is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
 

@@ -87,7 +87,8 @@ class LoginDispatcher:
     def __init__(self, settings: LoginSettings, router: Dispatcher) -> None:
         self._settings = settings
         self._router = router
-        self.rounds, self.giving_up = router.rounds, router.giving_up
+        self.rounds, self.unmuted = router.rounds, router.unmuted
+        self.giving_up = router.giving_up
         self._state = _State.BEGINNING
         self._mechanism = ""
         self._exchange: Exchange | None = None

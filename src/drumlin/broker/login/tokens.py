@@ -7,18 +7,21 @@ module says so.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
+from jwt.utils import base64url_decode
 
 from drumlin.broker.login.mechanisms.oauthbearer import Bearer, TokenRefused
 from drumlin.broker.login.provider_keys import FAMILIES, UNREADABLE, ProviderKeys
 
 #: The end of the year 9999: later times are not meant.
 _LAST_S: Final = 253_402_300_799
+_TIMES: Final = ("exp", "iat", "nbf")
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,41 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     name, ends_at_s = claims.get(rules.name_claim), claims.get("exp")
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"the claim {rules.name_claim} has no name")
-    if not isinstance(ends_at_s, int | float) or not 0 <= ends_at_s <= _LAST_S:
+    for claim in _TIMES:
+        # The library takes a number in a text as well, and true as 1.
+        if not isinstance(claims.get(claim, 0), int | float) or isinstance(claims.get(claim), bool):
+            raise TokenRefused(f"the claim {claim} has no time")
+    if ends_at_s is None or not 0 <= ends_at_s <= _LAST_S:
         raise TokenRefused("the claim exp has no time")
-    scopes = claims.get(rules.scope_claim, [])
-    if isinstance(scopes, str):
-        scopes = scopes.split()
-    if not isinstance(scopes, list) or not all(isinstance(each, str) for each in scopes):
+    if not _are_scopes(claims.get(rules.scope_claim, [])):
         raise TokenRefused(f"the claim {rules.scope_claim} has no scopes")
     return Bearer(name, int((ends_at_s - time.time()) * 1000))
+
+
+def _are_scopes(scopes: Any) -> bool:
+    """A text, or a list of texts, each there once."""
+    return isinstance(scopes, str) or (
+        isinstance(scopes, list)
+        and all(isinstance(each, str) and each.strip() for each in scopes)
+        and len(set(scopes)) == len(scopes)
+    )
+
+
+def _check_names(token: str) -> None:
+    """Look whether each name is there once, as others may read another of two (RFC 8725, 3.10).
+
+    Raises:
+        ValueError: one is given twice, or this is no token.
+    """
+    for part in token.split(".")[:2]:
+        json.loads(base64url_decode(part), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
 
 
 @contextlib.contextmanager
@@ -89,6 +119,7 @@ class UnsecuredTokens:
                 },
                 leeway=self._rules.skew_s,
             )
+            _check_names(token)
         return bearer_of(claims, self._rules)
 
 
@@ -119,6 +150,7 @@ class SignedTokens:
                 leeway=self.rules.skew_s,
                 options={"require": ["exp", "iat"]},
             )
+            _check_names(token)
         return bearer_of(claims, self.rules)
 
 

@@ -26,7 +26,8 @@ class UnaskedDispatcher:
     def __init__(self, settings: LoginSettings, router: Dispatcher) -> None:
         self._settings = settings
         self._router = router
-        self.rounds, self.giving_up = router.rounds, router.giving_up
+        self.rounds, self.unmuted = router.rounds, router.unmuted
+        self.giving_up = router.giving_up
 
     def finish_woken(self) -> None:
         self._router.finish_woken()

@@ -52,6 +52,8 @@ class Dispatcher(Protocol):
 
     #: The queue of connections that have more requests than they may start in one turn.
     rounds: Rounds
+    #: The queue of connections that were muted.
+    unmuted: Rounds
     #: Cancels answers of closed connections.
     giving_up: GivingUp
 
@@ -176,8 +178,11 @@ class Connection:
             self._pause_reading()
 
     def _unmuted(self) -> None:
+        """Go on, but not at once: all connections of a user are unmuted at the same time, and
+        those of others come between them.
+        """
         self.last_active = self._loop.time()
-        self._start_requests()
+        self.router.unmuted.add(self._go_on)
 
     def _read_kept(self) -> None:
         """Read soon what the channel keeps, as the loop will not tell of it."""
