@@ -18,6 +18,7 @@ from rig.jvm.jars import Unavailable, java
 
 _FOLDER = Path(__file__).parents[2] / ".cache" / "ecosystem"
 _TIMEOUT_S = 1200.0
+_LIBRDKAFKA = "https://github.com/confluentinc/librdkafka"
 
 
 def python_with(*requirements: str) -> Path:
@@ -97,6 +98,50 @@ def go_program(package: str, version: str) -> Path:
     if not program.exists():
         _in(_go_folder(), [_go(), "install", f"{package}@{version}"], {"GOBIN": str(folder)})
     return program
+
+
+def go_compiled(program: str, *modules: str) -> Path:
+    """One of the programs in Go here, compiled with modules (`github.com/IBM/sarama@v1.61.1`).
+
+    Raises:
+        Unavailable: there is no Go, or the modules cannot be had.
+    """
+    source = Path(__file__).with_name("programs") / f"{program}.go"
+    folder = _go_folder() / program
+    made = folder / program
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        shutil.copy(source, folder / "main.go")
+        for command in (["mod", "init", program], ["get", *modules], ["build", "-o", program, "."]):
+            _in(folder, [_go(), *command])
+    return made
+
+
+def librdkafka_tests(version: str) -> Path:
+    """The folder of librdkafka's own tests, with its `test-runner` compiled.
+
+    They are in no package: LIBRDKAFKA_REPOSITORY names a clone, in place of its own repository.
+
+    Raises:
+        Unavailable: there is no compiler, or its source cannot be had.
+    """
+    missing = [each for each in ("git", "make", "gcc", "g++") if shutil.which(each) is None]
+    if missing:
+        raise Unavailable(f"not installed: {', '.join(missing)}")
+    folder = _FOLDER / f"librdkafka-{version}"
+    is_ready = folder / "ready"
+    if not is_ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        source = os.environ.get("LIBRDKAFKA_REPOSITORY", _LIBRDKAFKA)
+        wanted = ["--quiet", "--depth", "1", "--branch", f"v{version}"]
+        _in(folder.parent, ["git", "clone", *wanted, source, str(folder)])
+        _in(folder, ["./configure", "--disable-gssapi"])
+        for what in (["libs"], ["-C", "tests", "build"]):
+            _in(folder, ["make", f"-j{os.cpu_count()}", *what])
+        is_ready.touch()
+    return folder / "tests"
 
 
 def _go() -> str:

@@ -267,6 +267,8 @@ class BrokerConfig:
                     allowed = "cannot be changed at run time: all could read it in ZooKeeper"
                     raise ConfigError(name, "...", allowed)
                 continue
+            if key.startswith("sasl.kerberos."):
+                continue  # of GSSAPI, which no listener here can have
             if key.startswith(("ssl.", "sasl.")) or key.endswith(_OF_MECHANISMS):
                 allowed = "cannot be changed while the broker runs"
                 raise ConfigError(name, "...", allowed)

@@ -1,0 +1,1 @@
+"""Programs that log in, to a server that is secured by one word."""
