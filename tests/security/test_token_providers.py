@@ -93,6 +93,7 @@ async def _given(answer: Any) -> Any:
         (lambda: ("abc", int(time.time() * 1000) + 300_000), 1),
         (lambda: AccessToken("abc", int(time.time()) + 300), 1),
         (lambda: ("abc", time.time() - 1), 3),
+        (lambda: ("abc", time.time() * 1000 - 1000), 3),
         (lambda: (jwt(300), None), 1),
     ],
 )
