@@ -193,6 +193,11 @@ TRUST = "ssl.truststore.location"
         ({"security.protocol": "SASL_SSL"}, "'sasl.mechanism': GSSAPI"),
         ({"sasl.kerberos.service.name": "kafka"}, "'sasl.kerberos.service.name': GSSAPI"),
         (sasl("SCRAM-SHA-1", SCRAM), "'sasl.mechanism': expected one of"),
+        (
+            sasl("AWS_MSK_IAM", "software.amazon.msk.auth.iam.IAMLoginModule required;")
+            | {"sasl.client.callback.handler.class": "a.Iam"},
+            "'sasl.mechanism': .*takes OAUTHBEARER as well, with sasl.oauthbearer.token.provider=",
+        ),
         (sasl("PLAIN"), "'sasl.jaas.config': it is missing"),
         (sasl("PLAIN", SCRAM), "'sasl.jaas.config': ScramLoginModule does not go with PLAIN"),
         (sasl("PLAIN", PLAIN[:-1]), "'sasl.jaas.config': .*semicolon"),

@@ -18,6 +18,7 @@ import drumlin
 from drumlin.cli import app
 from drumlin.client import errors as client_errors
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.security.tokens import TokenSource
 from drumlin.security import OAuthBearer, Security, SecurityOptionError, read_properties
 from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
 from rig.brokers.scripted_broker import ScriptedBroker
@@ -92,6 +93,7 @@ async def _given(answer: Any) -> Any:
         (lambda: ("abc", int(time.time() * 1000) + 300_000), 1),
         (lambda: AccessToken("abc", int(time.time()) + 300), 1),
         (lambda: ("abc", time.time() - 1), 3),
+        (lambda: ("abc", time.time() * 1000 - 1000), 3),
         (lambda: (jwt(300), None), 1),
     ],
 )
@@ -111,6 +113,28 @@ def test_a_token_is_used_as_long_as_its_provider_says(
         assert calls == ["a"] * asked
 
 
+def test_a_provider_that_has_given_tokens_is_asked_again() -> None:
+    """Clouds' packages have errors of their own for what is away for a moment."""
+    answers: list[Any] = [RuntimeError("hunter2"), "first", RuntimeError("hunter2"), "second"]
+
+    def provider() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    async def ask() -> None:
+        tokens = TokenSource(OAuthBearer(provider), 20_000)
+        with pytest.raises(AuthenticationFailed, match="raised RuntimeError"):
+            await tokens.token()
+        assert await tokens.token() == "first"
+        with pytest.raises(ConnectionLost, match="raised RuntimeError"):
+            await tokens.token()
+        assert await tokens.token() == "second"
+
+    asyncio.run(ask())
+
+
 def test_a_provider_that_ends_an_iteration_ends_nothing_else() -> None:
     """No future takes a StopIteration: whoever waits for it would wait for ever."""
     with pytest.raises(AuthenticationFailed, match="raised StopIteration"):
@@ -125,8 +149,6 @@ def test_an_asynchronous_provider_runs_in_the_clients_own_loop() -> None:
         return "abc", time.time() + 300
 
     async def ask() -> None:
-        from drumlin.peer.security.tokens import TokenSource
-
         assert await TokenSource(OAuthBearer(provider), 20_000).token() == "abc"
         assert loops == [asyncio.get_running_loop()]
 

@@ -83,6 +83,12 @@ _REFUSED: Final = {
 }
 _NO_KERBEROS: Final = "GSSAPI (Kerberos) is not supported; there are " + ", ".join(_MODULES)
 
+_NO_JAVA_OF_AMAZON: Final = (
+    "AWS_MSK_IAM is a class of Java; Amazon's MSK takes OAUTHBEARER as well, with "
+    f"{_PROVIDER}=aws_msk_iam_sasl_signer.MSKAuthTokenProvider:generate_auth_token, and the "
+    "region as an option of OAuthBearerLoginModule in sasl.jaas.config"
+)
+
 
 class _Properties:
     """The security properties by Kafka's names, which have a `prefix` in the user's options."""
@@ -118,6 +124,8 @@ class _Properties:
         return sorted(name for name in begun if name not in _WITHOUT_EFFECT)
 
     def check_names(self) -> None:
+        if (self.get("sasl.mechanism") or "").strip().upper() == "AWS_MSK_IAM":
+            raise self.error("sasl.mechanism", _NO_JAVA_OF_AMAZON)
         for name in sorted(self._values):
             if name in _REFUSED:
                 raise self.error(name, _REFUSED[name])

@@ -115,7 +115,8 @@ class OAuthBearer:
     in a thread whenever a token is needed, with `token_arguments`; what it returns is awaited if it
     can be, in the event loop of the client. It gives the token; or the token and when it expires,
     in seconds or milliseconds since 1970; of a JWT that is known. If it raises ConnectionError or
-    TimeoutError it is called again, just as an unreachable broker is retried. Without `token`,
+    TimeoutError, or if it has given tokens before, it is called again, just as an unreachable
+    broker is retried. Without `token`,
     `token_endpoint` grants tokens for the client credentials, over TLS with `token_tls`, which by
     default trusts the system's certificates.
     """

@@ -40,6 +40,7 @@ class TokenProvider:
         self._name = login.token if isinstance(login.token, str) else _name_of(login.token)
         self._function = self._found(login.token) if isinstance(login.token, str) else login.token
         self._arguments = dict(login.token_arguments)
+        self._has_given = False
         self._check_arguments()
 
     def __str__(self) -> str:
@@ -50,7 +51,8 @@ class TokenProvider:
 
         Raises:
             AuthenticationFailed: it raised an error, or what it gave is no token.
-            ConnectionLost: it raised ConnectionError or TimeoutError.
+            ConnectionLost: it raised ConnectionError or TimeoutError; or any error, but has given
+                tokens before: it is set up rightly, and what it asks is away.
         """
         answer = await asyncio.to_thread(self._call)
         if inspect.isawaitable(answer):
@@ -63,7 +65,9 @@ class TokenProvider:
                 raise self._failed(error) from None
             except (Exception, SystemExit) as error:  # noqa: BLE001  it is told
                 raise self._failed(error) from None
-        return self._token_in(answer)
+        token = self._token_in(answer)
+        self._has_given = True
+        return token
 
     def _token_in(self, answer: Any) -> Token:
         is_pair = isinstance(answer, tuple) and len(answer) == 2
@@ -87,7 +91,7 @@ class TokenProvider:
             raise self._failed(error) from None
 
     def _failed(self, error: BaseException) -> PeerError:
-        passes = isinstance(error, ConnectionError | TimeoutError)
+        passes = self._has_given or isinstance(error, ConnectionError | TimeoutError)
         raised = f"raised {type(error).__name__}{_place_of(error.__traceback__)}"
         return (ConnectionLost if passes else AuthenticationFailed)(f"the {self} {raised}")
 
