@@ -20,9 +20,9 @@ import kafka
 import kafka.net.sasl.oauth
 import pytest
 
-from rig.data.secured_listeners import PASSWORD, SCRAM_PASSWORD, Secured
+from rig.data.secured_listeners import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, Secured
 from rig.servers.certificates import Certificates
-from security.test_tokens import jwt
+from security.test_tokens import Endpoint, jwt
 
 pytestmark = pytest.mark.kafka
 
@@ -238,3 +238,23 @@ def test_nobody_is_told_that_there_is_no_such_user(
     refused = client(login, b"never").refused
     assert refused
     assert "mallory" not in refused
+
+
+def test_librdkafka_asks_a_provider_for_its_token(secured: Secured) -> None:
+    token = secured.signer.token("alice", aud=AUDIENCE, iss=ISSUER)
+    with Endpoint((200, {"access_token": token, "expires_in": 3600})) as endpoint:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": secured.addresses["signed"],
+                "group.id": "readers",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": "hunter2",
+                "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+            }
+        )
+        assert set(consumer.list_topics(timeout=TIMEOUT_S).topics) == {"locked", "open"}
+        consumer.close()
+    assert endpoint.asked
