@@ -194,7 +194,7 @@ def _taken(received: bytearray) -> Iterator[bytes]:
 
 
 def main() -> None:
-    os.nice(5)
+    os.nice(15)
     flooder = Flooder(sys.argv[1:])
     flooder.run()
     print("flooding", flush=True)

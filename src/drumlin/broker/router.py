@@ -68,7 +68,7 @@ class Router:
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         #: Connections with more requests than they may start in one turn.
         self.rounds = Rounds()
-        #: Connections that were muted go on one by one, as many of one user do so at once.
+        #: Connections that were muted, of which one goes on in each turn.
         self.unmuted = Rounds(slice_s=0)
         #: Cancels the answers of closed connections.
         self.giving_up = GivingUp()

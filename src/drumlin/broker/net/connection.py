@@ -52,7 +52,7 @@ class Dispatcher(Protocol):
 
     #: The queue of connections that have more requests than they may start in one turn.
     rounds: Rounds
-    #: The queue of connections that were muted.
+    #: The line of connections that were muted.
     unmuted: Rounds
     #: Cancels answers of closed connections.
     giving_up: GivingUp
@@ -126,7 +126,7 @@ class Connection:
         self._is_finishing = False
         self._will_go_on = self._will_send = self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
-        self._muted = Muting(self._unmuted)
+        self._muted = Muting(self._unmuted, router.unmuted)
         #: Whether another broker replicates by this connection.
         self.is_replicas = False
         #: For whom requests are made; until the peer is let in, for nobody.
@@ -173,16 +173,12 @@ class Connection:
 
     def mute(self, throttle_ms: int) -> None:
         """Read nothing and start no request for that long; what is started is answered."""
-        if throttle_ms > 0 and not self.closed:
-            self._muted.go_on_for(throttle_ms)
+        if not self.closed and self._muted.begin(throttle_ms):
             self._pause_reading()
 
     def _unmuted(self) -> None:
-        """Go on, but not at once: all connections of a user are unmuted at the same time, and
-        those of others come between them.
-        """
         self.last_active = self._loop.time()
-        self.router.unmuted.add(self._go_on)
+        self._start_requests()
 
     def _read_kept(self) -> None:
         """Read soon what the channel keeps, as the loop will not tell of it."""
