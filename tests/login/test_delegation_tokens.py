@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,3 +334,29 @@ def test_described(alice: RawClient, bob: RawClient) -> None:
     assert token.token_id not in _described(alice, "dave")
     answer = alice.ask("describe_delegation_token", 3, owners=[])
     assert (answer.error_code, answer.tokens) == (0, ())
+
+
+def test_another_secret_ends_tokens_and_makes_others(tmp_path: Path) -> None:
+    login = "listener.name.login.sasl.enabled.mechanisms"
+    settings = {login: "PLAIN,SCRAM-SHA-256", "delegation.token.secret.key": "first"}
+    server = SecuredDrumlin(tmp_path, settings)
+    try:
+        server.start()
+        with server.login("alice") as client:
+            former = _create(client)
+        with RawClient(server.login_port) as client:
+            assert log_in_by_token(client, former.token_id, former.hmac).error_code == 0
+        server.stop()
+        file = tmp_path / "server.properties"
+        file.write_text(file.read_text().replace("=first\n", "=second\n"))
+        server.start()
+        with RawClient(server.login_port) as client:
+            refused = log_in_by_token(client, former.token_id, former.hmac)
+            assert refused.error_code == _FAILED
+        with server.login("alice") as client:
+            assert set(_described(client)) == {former.token_id}, "it is there until it ends"
+            new = _create(client)
+        with RawClient(server.login_port) as client:
+            assert log_in_by_token(client, new.token_id, new.hmac).error_code == 0
+    finally:
+        server.close()

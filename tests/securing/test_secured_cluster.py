@@ -44,12 +44,11 @@ def test_each_broker_has_a_certificate_of_one_authority(data: Path) -> None:
         assert authority.has_issued(pem)
         assert read_certificate(pem).covers(["127.0.0.1", "localhost"])
     before = settings(data)
-    names = before["super.users"].split(";")
-    assert names == ["User:root", "User:admin", "User:drumlin-brokers"]
     of_broker = first.of_broker(placed(data, 2)[1], {"super.users": "User:root", "a": "b"})
     assert of_broker == {
         "a": "b",
         "listeners": "SASL_SSL://127.0.0.1:9093",
+        "super.users": "User:root;User:admin;User:drumlin-brokers",
         "ssl.keystore.location": str(data / "broker-2" / "broker.pem"),
     }
     # A later start has a broker more, and another password of the brokers.
@@ -60,7 +59,7 @@ def test_each_broker_has_a_certificate_of_one_authority(data: Path) -> None:
     after = settings(data)
     changed = {key for key in before if before[key] != after[key]}
     login = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
-    assert changed == {login, "super.users"}
+    assert changed == {login}
     for path in (data, *data.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
 
@@ -86,6 +85,15 @@ def test_what_contradicts_it_is_refused(
     with pytest.raises(ConfigError, match="must not be set for a secured cluster"):
         SecuredCluster.prepare(data, placed(data, 1), {})
     assert not data.exists()
+
+
+def test_super_users_of_the_environment_are_some_more(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRUMLIN_SUPER_USERS", "User:ops")
+    (broker,) = placed(data, 1)
+    of_broker = SecuredCluster.prepare(data, [broker], {}).of_broker(broker, {})
+    assert of_broker["super.users"] == "User:ops;User:admin;User:drumlin-brokers"
 
 
 def test_an_administrators_files_follow_and_are_not_made_twice(data: Path) -> None:

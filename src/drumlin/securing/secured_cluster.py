@@ -68,10 +68,16 @@ class SecuredCluster:
     """A cluster that is secured in its folder, before any of its processes runs."""
 
     def __init__(
-        self, folder: Path, bootstrap: str, brokers_password: Secret, digest: Secret
+        self,
+        folder: Path,
+        bootstrap: str,
+        brokers_password: Secret,
+        digest: Secret,
+        super_users: str,
     ) -> None:
         self._folder = folder
         self._bootstrap = bootstrap
+        self._super_users = super_users
         self._brokers_password = brokers_password
         self._digest = digest
 
@@ -95,7 +101,8 @@ class SecuredCluster:
         known = _known(folder)
         digest = known.get(_DIGEST) or f"{_BROKERS}:{secrets.token_urlsafe(PASSWORD_BYTES)}"
         password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-        settings = _settings(folder, password, digest, given.get(_SUPER_USERS, ""))
+        others = given.get(_SUPER_USERS, from_environment.get(_SUPER_USERS, "")).strip()
+        settings = _settings(folder, password, digest)
         write_private(folder / SETTINGS, encode_properties(settings))
         for each in brokers:
             make_private_folder(each.data, key="--data")
@@ -105,7 +112,8 @@ class SecuredCluster:
         known_files = read_connection(folder)
         if known_files is not None:
             with_address(known_files, bootstrap, (folder / CA).read_text()).write(folder)
-        return cls(folder, bootstrap, password, Secret(digest))
+        names = [others, f"User:{ADMIN}", f"User:{_BROKERS}"]
+        return cls(folder, bootstrap, password, Secret(digest), ";".join(filter(None, names)))
 
     @property
     def settings(self) -> Path:
@@ -115,7 +123,8 @@ class SecuredCluster:
     def of_broker(self, broker: PlacedBroker, given: Mapping[str, str]) -> dict[str, str]:
         """What is set for one broker beyond that."""
         return {
-            **{name: text for name, text in given.items() if name != _SUPER_USERS},
+            **given,
+            _SUPER_USERS: self._super_users,  # more than what the environment says
             "listeners": f"{PROTOCOL}://{broker.address}",
             "ssl.keystore.location": str(broker.certificate),
         }
@@ -164,8 +173,7 @@ def _known(folder: Path) -> dict[str, str]:
         raise ConfigError(str(path), None, f"cannot be read: {error}") from None
 
 
-def _settings(folder: Path, password: Secret, digest: str, super_users: str) -> dict[str, str]:
-    names = [super_users.strip(), f"User:{ADMIN}", f"User:{_BROKERS}"]
+def _settings(folder: Path, password: Secret, digest: str) -> dict[str, str]:
     login = f'{_MODULE} required username="{_BROKERS}" password="{password.reveal()}";'
     return {
         "authorizer.class.name": AUTHORIZER,
@@ -177,6 +185,5 @@ def _settings(folder: Path, password: Secret, digest: str, super_users: str) -> 
         "ssl.keystore.type": "PEM",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(folder / CA),
-        _SUPER_USERS: ";".join(filter(None, names)),
         "zookeeper.set.acl": "true",
     }
