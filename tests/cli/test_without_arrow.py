@@ -137,6 +137,7 @@ FAILING = (
     "server --data /dev/null/data",
     "groups mirror g --zookeeper 127.0.0.1:1 --zookeeper-config missing.properties",
     "cluster adopt --data missing --zookeeper 127.0.0.1:1",
+    "cluster secure-zookeeper --zookeeper 127.0.0.1:1 --zookeeper-config missing",
     "cluster up --data /dev/null/practice --brokers 1",
     "cluster start 1 --data missing",
     "cluster stop 1 --data missing",

@@ -11,7 +11,7 @@ from typing import Final
 
 from drumlin.broker.login.users import user
 from drumlin.metadata.zookeeper.session.session import Session
-from drumlin.metadata.zookeeper.states.reading import tree_below
+from drumlin.metadata.zookeeper.states.reading import every_node
 from drumlin.metadata.zookeeper.znodes import config_nodes, layout, own_layout
 from drumlin.metadata.zookeeper.znodes.operations import Create, Operation
 from drumlin.peer.security.secret import Secret
@@ -20,8 +20,6 @@ from drumlin.zookeeper.access import ZooKeeperAccess
 from drumlin.zookeeper.connection import connect
 
 _TIMEOUT_MS: Final = 30_000
-#: ZooKeeper's own nodes, which nobody may take from it.
-_ITS_OWN: Final = "zookeeper"
 
 
 @contextmanager
@@ -40,8 +38,7 @@ def as_brokers(hosts: str, digest: Secret) -> Iterator[Session]:
     )
     session = Session(client, hosts, _TIMEOUT_MS / 1000)
     try:
-        roots = [f"/{each}" for each in session.children("/") if each != _ITS_OWN]
-        session.close_nodes(["/", *(path for root in roots for path in tree_below(session, root))])
+        session.close_nodes(every_node(session))
         session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
         yield session
     finally:

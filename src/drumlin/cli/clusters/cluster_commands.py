@@ -29,6 +29,11 @@ app: Final = LazyGroup(
             "adopt_command",
             "Move a stopped broker's metadata into ZooKeeper.",
         ),
+        "secure-zookeeper": Place(
+            "drumlin.cli.clusters.cluster_rights",
+            "secure_zookeeper_command",
+            "Let brokers alone change what is in ZooKeeper.",
+        ),
         "up": _practice("up_command", "Run a practice cluster on this machine."),
         "start": _practice("start_command", "Start brokers of a practice cluster again."),
         "stop": _practice("stop_command", "Stop brokers of a practice cluster cleanly."),

@@ -232,14 +232,18 @@ class Session:
         """Let only this client's user change these nodes, and read those with secrets; returns
         those that were open to others.
         """
+        is_open = self.open_nodes(paths)
+        self._ask(lambda path: self._client.set_acls_async(path, self._acl_of(path)), is_open)
+        return is_open
+
+    def open_nodes(self, paths: Sequence[str]) -> list[str]:
+        """Those of these nodes that everybody can change, or read though they have secrets."""
         answers = self._ask(self._client.get_acls_async, paths)
-        is_open = [
+        return [
             path
             for path, answer in zip(paths, answers, strict=True)
             if answer is not None and any(_lets_all(each, path) for each in answer[0])
         ]
-        self._ask(lambda path: self._client.set_acls_async(path, self._acl_of(path)), is_open)
-        return is_open
 
     def _acl_of(self, path: str) -> list[ACL]:
         acl: list[ACL] | None = self._secret_acl if is_secret(path) else self._client.default_acl

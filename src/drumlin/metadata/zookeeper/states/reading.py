@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
@@ -35,6 +35,9 @@ from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
 from drumlin.storage.directory.partition_metadata import decode_uuid
 from drumlin.wire.error_codes import KafkaError
 from drumlin.zookeeper.nodes import UnreadableNode
+
+#: Below this node, which only a whole ZooKeeper has, are ZooKeeper's own.
+_ITS_OWN: Final = "zookeeper"
 
 
 class SeenTopic(NamedTuple):
@@ -243,6 +246,12 @@ def read_adoption(session: Session) -> AdoptionNode | None:
     """
     (node,) = session.read([own_layout.ADOPTION])
     return None if node is None else own_layout.decode_adoption(node.data)
+
+
+def every_node(session: Session) -> list[str]:
+    """The paths of all nodes of the chroot, parents before children; without ZooKeeper's own."""
+    roots = [f"/{each}" for each in session.children("/") if each != _ITS_OWN]
+    return ["/", *(path for root in roots for path in tree_below(session, root))]
 
 
 def tree_below(session: Session, path: str) -> list[str]:
