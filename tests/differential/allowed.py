@@ -233,6 +233,20 @@ ALLOWED = (
         api="list_offsets",
         told="finds it among the records that are left",
     ),
+    Allowed(
+        r"responses\[4 .*\]\.error_(code|message)",
+        "who has no right on the brokers learns that first, and not what the request would come to",
+        api="(incremental_)?alter_configs",
+        about=r"as .*",
+        told="the right on the brokers first",
+    ),
+    Allowed(
+        r"(topics|results)\[.*\]",
+        "a refusal tells nothing of what was asked for: Kafka has blank entries there",
+        api="list_partition_reassignments|describe_user_scram_credentials",
+        about=r"as .*",
+        told="without the right have no entries",
+    ),
 )
 
 

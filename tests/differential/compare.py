@@ -31,6 +31,7 @@ _IDENTITIES = (
     ("user",),
     ("entity_type",),
     ("replica_id",),
+    ("token_id",),
     ("feature",),
 )
 ABSENT = "(absent)"

@@ -115,6 +115,7 @@ def _config_rows() -> Iterator[Row]:
         denied: Any = [(code, message, ())]
         yield Row("describe_configs", 4, fields, told, denied, **describing)
         told = _of_each("responses", "error_message")
+        message = None if kind == _LOGGER_TYPE else message  # as in Apache Kafka
         for api, version, fields in _configured(kind, name):
             yield Row(api, version, fields, told, [(code, message)], **altering)
 

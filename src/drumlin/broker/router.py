@@ -216,7 +216,10 @@ class Router:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("%s v%d failed", api, header.api_version, exc_info=error)
-        response = error_response(api, header.api_version, code)
+        # Of the errors that end up here, Apache Kafka says something only about these.
+        is_denied = code is ErrorCode.cluster_authorization_failed
+        message = error.message if isinstance(error, KafkaError) and is_denied else None
+        response = error_response(api, header.api_version, code, message)
         if response is None:
             raise MalformedMessage(f"{api} v{header.api_version} failed: {error}") from error
         return _encode(api, header, response)

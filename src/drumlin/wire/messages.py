@@ -58,15 +58,21 @@ class RequestHeader(NamedTuple):
 _header_of: Final = from_tuple(RequestHeader)
 
 
-def error_response(api_name: str, version: int, code: ErrorCode) -> Message | None:
-    """A response with only `code`; None if the API's response has no top-level error code."""
+def error_response(
+    api_name: str, version: int, code: ErrorCode, message: str | None = None
+) -> Message | None:
+    """A response with only `code`, and `message` if there is one and the response has a field for
+    it; None if the API's response has no top-level error code.
+    """
     cls = response_class(api_name)
     fields = fields_of(cls, version)
-    if not any(each.name == "error_code" and each.is_there for each in fields):
+    there = {each.name for each in fields if each.is_there}
+    if "error_code" not in there:
         return None
     # Other fields keep their defaults.
     blank = {each.name: _BLANKS.get(type_name(each.type), ()) for each in fields if each.is_needed}
-    answer: Message = cls(**blank | {"error_code": code})
+    told = {} if message is None or "error_message" not in there else {"error_message": message}
+    answer: Message = cls(**blank | told | {"error_code": code})
     return answer
 
 

@@ -17,6 +17,7 @@ from rig.data.messages import Shape, response_shape
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_TOLD = {
     ErrorCode.corrupt_message,
+    ErrorCode.invalid_required_acks,
     ErrorCode.kafka_storage_error,
     ErrorCode.message_too_large,
 }
@@ -33,9 +34,7 @@ def answer(broker: Broker, frame: bytes) -> bytes | None:
     outcomes: list[Outcome] = []
     for topic in request.topic_data:
         for part in topic.partition_data:
-            if request.acks not in (-1, 0, 1):
-                outcomes.append((KafkaError(ErrorCode.invalid_required_acks), -1))
-            elif request.transactional_id is None and any(map(_is_transactional, batches)):
+            if request.transactional_id is None and any(map(_is_transactional, batches)):
                 code = ErrorCode.transactional_id_authorization_failed
                 outcomes.append((KafkaError(code), -1))
             else:
@@ -60,6 +59,8 @@ def _append(broker: Broker, header: Any, acks: int, topic: Any, part: Any) -> Ou
         if not part.records:
             words = f"Produce requests with version {version} must have at least one record batch"
             raise UnfitRecords(ErrorCode.invalid_record, f"{words} per partition")
+        if acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.invalid_required_acks)
         log = partition.log
         batch = prepare_produce(
             bytearray(part.records),

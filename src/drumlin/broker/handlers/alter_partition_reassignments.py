@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.rights.acls import Operation
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import denied
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -37,19 +38,18 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     told = []
     may_change_factor = request.allow_replication_factor_change
-    code = _refusal(context) or (
-        ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
-    )
+    refusal = _refusal(context)
+    if refusal is None and request.timeout <= ZERO:
+        refusal = KafkaError(ErrorCode.request_timed_out)
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []
         left = iter(topic.partitions)
         while some := list(islice(left, _TOGETHER)):
-            code = _refusal(context) or code  # the right may be taken meanwhile
-            if code is ErrorCode.none:
+            refusal = _refusal(context) or refusal  # the right may be taken meanwhile
+            if refusal is None:
                 results += await _alter(context, topic, some, may_change_factor)
             else:
-                refused = KafkaError(code)
-                results += (_result(each.partition_index, refused) for each in some)
+                results += (_result(each.partition_index, refusal) for each in some)
             await give_way()
         answer = ReassignableTopicResponse(name=topic.name, partitions=tuple(results))
         told.append(answer)
@@ -57,15 +57,14 @@ async def handle(
     return AlterPartitionReassignmentsResponse(
         throttle_time=ZERO,
         allow_replication_factor_change=may_change_factor,
-        error_code=code,
-        error_message=None,
+        error_code=ErrorCode.none if refusal is None else refusal.code,
+        error_message=None if refusal is None else refusal.message,
         responses=tuple(told),
     )
 
 
-def _refusal(context: RequestContext) -> ErrorCode | None:
-    may = context.may_cluster(Operation.ALTER)
-    return None if may else ErrorCode.cluster_authorization_failed
+def _refusal(context: RequestContext) -> KafkaError | None:
+    return None if context.may_cluster(Operation.ALTER) else denied(Kind.CLUSTER)
 
 
 async def _alter(

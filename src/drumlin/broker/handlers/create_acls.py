@@ -59,7 +59,7 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
     results = tuple(
         AclCreationResult(
             error_code=each.code if each else ErrorCode.none,
-            error_message=each.message if each else None,
+            error_message=each.message if each else "",  # not null, as in Apache Kafka
         )
         for each in outcomes
     )

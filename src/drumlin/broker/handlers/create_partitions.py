@@ -15,7 +15,7 @@ from typing import Final
 from drumlin.broker.context import RequestContext
 from drumlin.broker.quotas.mutations import Mutations, throttle_time_of
 from drumlin.broker.rights.acls import Kind, Operation
-from drumlin.broker.rights.denials import denied
+from drumlin.broker.rights.denials import DENIED
 from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     Growth,
@@ -32,6 +32,8 @@ from drumlin.wire.protocol.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+#: Without a message, as in Apache Kafka.
+_DENIED: Final = KafkaError(DENIED[Kind.TOPIC])
 #: From then on, a quota on partitions refuses what goes too far (KIP-599).
 _STRICT_FROM: Final = 3
 
@@ -85,7 +87,7 @@ async def _sort(
             if context.may(Operation.ALTER, Kind.TOPIC, topic.name):
                 single.append(topic)
             else:
-                refused.append(_result(topic.name, denied(Kind.TOPIC)))
+                refused.append(_result(topic.name, _DENIED))
         await give_way()
     return single, refused
 

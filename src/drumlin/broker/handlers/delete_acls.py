@@ -60,6 +60,8 @@ async def _removed(context: RequestContext, given: DeleteAclsFilter) -> list[tup
         given.operation,
         given.permission_type,
     )
+    if (problem := wanted.problem) is not None:
+        raise KafkaError(ErrorCode.invalid_request, problem)
     removed: list[tuple[Target, Rule]] = []
     for target, _ in list(acls_in(context.broker.metadata.image)):
         await give_way()

@@ -70,6 +70,6 @@ async def handle(context: RequestContext, request: DescribeAclsRequest) -> Descr
     return DescribeAclsResponse(
         throttle_time=ZERO,
         error_code=ErrorCode.none,
-        error_message=None,
+        error_message="",  # not null, as in Apache Kafka
         resources=tuple(resources),
     )

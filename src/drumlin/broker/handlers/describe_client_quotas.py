@@ -5,7 +5,8 @@ from __future__ import annotations
 from drumlin.broker.context import RequestContext
 from drumlin.broker.quotas.entities import quotas_in
 from drumlin.broker.quotas.requests import Filter, checked_filter
-from drumlin.broker.rights.acls import Operation
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -24,7 +25,8 @@ async def handle(
     error: KafkaError | None = None
     entries: tuple[EntryData, ...] | None = None
     try:
-        context.require_cluster(Operation.DESCRIBE_CONFIGS)
+        if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
+            raise KafkaError(DENIED[Kind.CLUSTER])  # without a message, as in Apache Kafka
         wanted = await checked_filter(request.components, is_strict=request.strict)
         entries = await _found(context, wanted)
     except KafkaError as mistake:

@@ -63,9 +63,12 @@ async def handle(
     hidden: list[str] = []
     visible = _visible(context.sees if is_all else context.may, in_order, hidden)
     topics, cursor = await _page(context, visible, start, max(limit, 1))
-    for name in () if is_all else hidden:
-        topics.append(_hidden(name))
-        await give_way()
+    if not is_all:
+        async for _ in visible:  # those that may not be described are told beyond the limit, too
+            pass
+        for name in hidden:
+            topics.append(_hidden(name))
+            await give_way()
     return DescribeTopicPartitionsResponse(
         throttle_time=ZERO,
         topics=tuple(topics),

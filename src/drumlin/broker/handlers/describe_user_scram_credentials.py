@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.login.users import described
-from drumlin.broker.rights.acls import Operation
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.rights.denials import DENIED
 from drumlin.distinct import counted
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import give_way
@@ -24,7 +25,13 @@ from drumlin.wire.protocol.describe_user_scram_credentials import (
 async def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    context.require_cluster(Operation.DESCRIBE)
+    if not context.may_cluster(Operation.DESCRIBE):
+        return DescribeUserScramCredentialsResponse(
+            throttle_time=ZERO,
+            error_code=DENIED[Kind.CLUSTER],
+            error_message=None,
+            results=(),
+        )
     image = context.broker.metadata.image
     users = await counted(each.name for each in request.users or ())
     if not users:

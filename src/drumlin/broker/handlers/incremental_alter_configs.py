@@ -22,6 +22,7 @@ from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop import loggers
 from drumlin.broker.rights import acls
+from drumlin.broker.rights.denials import DENIED
 from drumlin.broker.several_apis.config_rights import require_config_right
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -43,10 +44,12 @@ async def handle(
         changes = [_change(each) for each in wanted.configs]
         check_changes(changes)
         kind, name = wanted.resource_type, wanted.resource_name
-        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
         if kind == BROKER_LOGGER:
+            if not context.may_cluster(acls.Operation.ALTER_CONFIGS):
+                raise KafkaError(DENIED[acls.Kind.CLUSTER])  # no message, as in Apache Kafka
             _alter_loggers(broker.node_id, name, changes, request.validate_only)
             return
+        require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
         resource = check_resource(broker, kind, name)
         alteration = increment(broker, resource, changes)
         keys = [each.key for each in changes if each.operation is not Operation.DELETE]

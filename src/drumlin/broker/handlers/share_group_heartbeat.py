@@ -38,8 +38,11 @@ async def handle(
     topics = request.subscribed_topic_names
     try:
         require_group(context, Operation.READ, request.group_id)
-        _check(request)
+        if not request.member_id:
+            raise KafkaError(ErrorCode.invalid_request)
+        check_named(topics)
         await check_subscribed(context, topics)
+        _check(request)
         heartbeat = ShareHeartbeat(
             request.member_id,
             request.member_epoch,
@@ -55,10 +58,7 @@ async def handle(
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    check_named(request.subscribed_topic_names)
     problem = None
-    if not request.member_id:
-        raise KafkaError(ErrorCode.invalid_request)
     if not request.member_id.strip():
         problem = "a member needs an id"
     elif not request.group_id.strip():

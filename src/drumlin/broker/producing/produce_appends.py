@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn
+from typing import Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -52,6 +52,7 @@ _ENTRIES_PER_TURN_MAX: Final = 1000
 _WITHOUT_START_OFFSET: Final = frozenset(
     {
         ErrorCode.corrupt_message,
+        ErrorCode.invalid_required_acks,
         ErrorCode.kafka_storage_error,
         ErrorCode.message_too_large,
         ErrorCode.transactional_id_authorization_failed,
@@ -109,7 +110,7 @@ class ProduceAppends:
 
     def start(self) -> Parts | LaterParts | None:
         """Append all batches; returns a `Later` if that takes more than a turn, or has to wait."""
-        if self._transactional is not None or self._request.acks not in _ACKS:
+        if self._transactional is not None:
             refusal = to_end(self._refusal())
             if refusal is not None:
                 return self._refuse_all(refusal)
@@ -138,8 +139,6 @@ class ProduceAppends:
     async def _refusal(self) -> Refused | None:
         """Find the transactional batches; returns the refusal if the whole request is refused."""
         request, transactional = self._request, self._transactional
-        if request.acks not in _ACKS:
-            return Refused(ErrorCode.invalid_required_acks)
         if transactional is None:
             return None
         if not self._may_use(request.transactional_id):
@@ -202,7 +201,7 @@ class ProduceAppends:
             if partition.is_changing_over:
                 return None
             batch = prepare_at_once(
-                part[2] or self._refuse_missing_batch(),
+                self._records_of(part),
                 partition.append_rules,
                 now_ms,
                 partition.name,
@@ -224,7 +223,7 @@ class ProduceAppends:
             now_ms = self._broker.clock.wall_ms()
             batch = await self._broker.threads.computing(
                 prepare_produce,
-                part[2] or self._refuse_missing_batch(),
+                self._records_of(part),
                 partition.append_rules,
                 now_ms,
                 partition.name,
@@ -276,12 +275,19 @@ class ProduceAppends:
         self._context.require(Operation.WRITE, Kind.TOPIC, name)
         return broker.partitions.get(name, index)
 
-    def _refuse_missing_batch(self) -> NoReturn:
-        raise UnfitRecords(
-            ErrorCode.invalid_record,
-            f"Produce requests with version {self._context.version} must have at least one record "
-            "batch per partition",
-        )
+    def _records_of(self, part: Part) -> memoryview:
+        """The batch of a partition that was found: only then does it matter how it is sent."""
+        records = part[2]
+        if not records:
+            version = self._context.version
+            raise UnfitRecords(
+                ErrorCode.invalid_record,
+                f"Produce requests with version {version} must have at least one record "
+                "batch per partition",
+            )
+        if self._request.acks not in _ACKS:
+            raise KafkaError(ErrorCode.invalid_required_acks)
+        return records
 
     def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
         if self._request.acks == ACKS_ALL and partition.awaits_replicas:
@@ -320,8 +326,7 @@ class ProduceAppends:
         """Refuse the whole request; with acks=0, which has no response, the connection is
         closed."""
         self._outcomes = [refusal] * len(self._parts)
-        acks_are_wrong = refusal.code is ErrorCode.invalid_required_acks
-        return self._encoded() if acks_are_wrong else self._answer()
+        return self._answer()
 
     def _answer(self) -> Parts | None:
         if self._request.acks != 0:

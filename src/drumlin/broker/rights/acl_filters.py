@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from drumlin.broker.rights.acls import Rule, Target
+from drumlin.broker.rights.acls import Kind, Operation, Pattern, Permission, Rule, Target
 
 _ANY: Final = 1
 #: The pattern that matches whatever applies to a resource with the name: literal, `*` or prefix.
@@ -21,6 +21,15 @@ class AclFilter(NamedTuple):
     host: str | None
     operation: int
     permission: int
+
+    @property
+    def problem(self) -> str | None:
+        """What it has that no ACL can have, in Apache Kafka's words."""
+        if self.kind not in (_ANY, *Kind) or self.pattern not in (_ANY, _MATCH, *Pattern):
+            return "Unknown patternFilter."
+        if self.operation not in (_ANY, *Operation) or self.permission not in (_ANY, *Permission):
+            return "Unknown entryFilter."
+        return None
 
     def matches_target(self, target: Target) -> bool:
         if self.kind not in (_ANY, target.kind):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.rights.acls import Kind
-from drumlin.broker.rights.denials import denied
+from drumlin.broker.rights.denials import DENIED
 from drumlin.broker.share_fetch.readable import Denies
 from drumlin.broker.share_partitions.delivery import ShareDelivery
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
@@ -101,7 +101,7 @@ async def begin_to_acknowledge(
             delivery.check_topic(shared)
             await check_request(batches, knows_renew=knows_renew, says_renew=says_renew)
             if denies(shared):
-                raise denied(Kind.TOPIC)
+                raise KafkaError(DENIED[Kind.TOPIC])  # without a message, as in Apache Kafka
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
