@@ -40,6 +40,7 @@ def test_create_invalid_names(peer: Peer) -> None:
         create(peer, {"name": name})
     create(peer, {"name": peer.unique("x.y")})
     create(peer, {"name": peer.unique("x_y")})
+    peer.await_coordinator("anyone")  # since then there is the topic of groups
     create(peer, {"name": "__consumer_offsets"}, validate_only=True)
 
 
