@@ -247,6 +247,13 @@ ALLOWED = (
         about=r"as .*",
         told="without the right have no entries",
     ),
+    Allowed(
+        r".*",
+        "who asks for something else in the middle of a login is turned away: with the code, where "
+        "the answer has a place for one, and nothing of what was asked is read",
+        about="after a handshake",
+        told="in the middle of a login",
+    ),
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 _IDENTITIES = (
     ("name", "topic_id"),
     ("topic", "topic_id"),
+    ("topic_name", "topic_id"),
     ("topic_id",),
     ("name",),
     ("topic",),

@@ -128,6 +128,23 @@ class Place:
             self._join("share_group_heartbeat", member | {"subscribed_topic_names": [topic]})
         member = {"group_id": SHARING, "member_id": "one", "member_epoch": 0}
         self._join("share_group_heartbeat", member | {"subscribed_topic_names": [*THERE]})
+        self._await_shares()
+
+    def _await_shares(self) -> None:
+        """Wait until members can fetch from all topics: the first to ask gets no answer of them."""
+        partitions = [{"partition_index": 0}]
+        topics = [{"topic_id": self.topic_ids[name], "partitions": partitions} for name in THERE]
+        member = {"group_id": SHARING, "member_id": str(uuid.UUID(int=5)), "topics": topics}
+        limits = {"max_bytes": 1 << 20, "max_records": 10, "batch_size": 10}
+
+        def ready() -> bool:
+            asked = member | limits | {"share_session_epoch": 0}
+            found = self.admin.ask("share_fetch", 2, **asked).responses
+            self.admin.ask("share_fetch", 2, **asked | {"share_session_epoch": -1, "topics": []})
+            codes = [part.error_code for topic in found for part in topic.partitions]
+            return codes == [ErrorCode.none] * len(THERE)
+
+        wait_until(ready, "shares of all topics", 20)
 
     def _await_coordinators(self) -> None:
         """Wait for those of transactions and of shares, and for producers' ids."""
