@@ -25,7 +25,10 @@ _UNASKED: Final = {
 }
 #: Where the questions themselves are written.
 _OWN: Final = {"broker/context.py"}
-_TESTS: Final = ("tests/rights", "tests/login/test_delegation_tokens.py")
+_TESTS: Final = (
+    *("tests/rights", "tests/login/test_delegation_tokens.py"),
+    "tests/differential/rights",
+)
 
 
 def all_questions(root: Path) -> list[Mutant]:
