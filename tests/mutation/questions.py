@@ -26,7 +26,7 @@ _UNASKED: Final = {
 #: Where the questions themselves are written.
 _OWN: Final = {"broker/context.py"}
 _TESTS: Final = (
-    *("tests/rights", "tests/login/test_delegation_tokens.py"),
+    *("tests/rights", "tests/broker/rights", "tests/login/test_delegation_tokens.py"),
     "tests/differential/rights",
 )
 
