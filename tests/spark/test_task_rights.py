@@ -15,7 +15,7 @@ from drumlin.spark import changes, snapshot
 from rig.data.secured_listeners import PASSWORD, Secured
 from rig.documents.task_rights import naming, placed
 from rig.servers.rights import granted
-from security.test_task_rights import Names, needed, prepared
+from security.rights.test_task_rights import Names, needed, prepared
 from spark.state.test_change_stream import PROVIDER, ROCKS_DB
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.deep]
