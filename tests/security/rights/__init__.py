@@ -1,1 +1,1 @@
-"""TLS and SASL of the client: the pure parts, hostile brokers, and a real one with all of it."""
+"""Rights of users, asked of both brokers: of others' ids, of tasks, of transactions."""
