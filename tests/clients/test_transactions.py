@@ -198,7 +198,13 @@ def test_an_operator_aborts_a_transaction(
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_classes")
-@pytest.mark.parametrize("broker", ["bootstrap", "kafka_address"], ids=["drumlin", "kafka"])
+@pytest.mark.parametrize(
+    "broker",
+    [
+        pytest.param("bootstrap", id="drumlin"),
+        pytest.param("kafka_address", marks=pytest.mark.deep, id="kafka"),
+    ],
+)
 def test_our_command_says_what_kafkas_says(
     request: pytest.FixtureRequest,
     broker: str,

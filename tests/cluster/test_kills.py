@@ -52,7 +52,8 @@ class Changes:
                 (self.gone if name in deleted else self.existing).add(name)
 
 
-@pytest.mark.parametrize("victim", [pytest.param("broker", marks=pytest.mark.deep), "zookeeper"])
+@pytest.mark.deep
+@pytest.mark.parametrize("victim", ["broker", "zookeeper"])
 def test_what_was_acknowledged_is_so(
     victim: str, make_broker: MakeBroker, mortal_zookeeper: ZooKeeper, operator: Operator
 ) -> None:

@@ -64,6 +64,7 @@ def wait_until_shown(server: SecureServer, authority: str) -> None:
     wait_until(is_shown, "the certificate of the other authority", 20)
 
 
+@pytest.mark.deep
 def test_an_authority_is_exchanged_while_clients_work(tmp_path: Path, run: Run) -> None:
     server = SecureServer(tmp_path)
     try:

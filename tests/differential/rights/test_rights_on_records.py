@@ -1,4 +1,7 @@
-"""Produce, Fetch and what else is about the records of topics."""
+"""Produce, Fetch and what else is about the records of topics.
+
+One after another: those that read are told offsets that grow with what was appended before.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,8 @@ def test_delete_records(person: Person) -> None:
 
 @each_right("offset_for_leader_epoch", "TC")
 def test_offset_for_leader_epoch(person: Person) -> None:
-    partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    # Of an epoch that has not been, so that it does not matter what was appended before.
+    partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 7}
     topics = [{"topic": name, "partitions": [partition]} for name in TOPICS]
     for replica_id in (-1, 7):
         person.note(f"replica {replica_id}")
