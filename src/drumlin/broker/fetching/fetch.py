@@ -24,8 +24,8 @@ from drumlin.broker.fetch_sessions.partition_read import (
 from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
-from drumlin.broker.rights.acls import Operation
-from drumlin.broker.topics.led_topics import led_topics
+from drumlin.broker.rights.acls import Kind, Operation
+from drumlin.broker.topics.led_topics import led_to_followers, led_topics
 from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import Answer, failed, fetch_answers
@@ -73,7 +73,6 @@ class Fetch:
         "_later",
         "_leaders",
         "_max_bytes",
-        "_may_read",
         "_min_bytes",
         "_timer",
         "_was_woken",
@@ -97,14 +96,12 @@ class Fetch:
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
         self.is_follower = request.replica_id >= 0
-        self._may_read = context.topic_right(Operation.READ)
-        known = context.known_topics(Operation.READ)
-        if self.is_follower and self._may_read is not None:
-            self._may_read, known = self._may_follow, {}
         #: The partitions of a topic that this broker leads now, by index, as bytes name the topic.
         #: There are none where the right is lacking: `missing` says so.
-        self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = led_topics(
-            broker, self._may_read, known, by_id=self.by_id
+        self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = (
+            led_to_followers(context, self._may_follow, by_id=self.by_id)
+            if self.is_follower
+            else led_topics(context, Operation.READ, by_id=self.by_id)
         )
         self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
@@ -123,16 +120,21 @@ class Fetch:
     def _mind(self, quotas: ClientQuotas) -> None:
         """Read no more than the client's quota can ever admit."""
         if self.is_follower:
-            if self._may_read is None or self._may_follow(""):
+            if self._may_follow():
                 self.context.connection.is_replicas = True
         else:
             self._max_bytes = min(self._max_bytes, quotas.fetch_bytes_max(self.context.client))
 
     # -- finding partitions ------------------------------------------------------
 
-    def _may_follow(self, _: str) -> bool:
+    def _may_follow(self) -> bool:
         """Whether the principal may pass for a replica, of any topic."""
         return self.context.may_cluster(Operation.CLUSTER_ACTION)
+
+    def _may_read(self, topic: str) -> bool:
+        if self.is_follower:
+            return self._may_follow()
+        return self.context.may(Operation.READ, Kind.TOPIC, topic)
 
     def missing(self, topic: bytes, wanted: Wanted) -> Replica:
         """Find a partition that this broker does not lead, or that may not be read.

@@ -85,12 +85,7 @@ class ProduceAppends:
         self._broker = context.broker
         self._request = request
         version = context.header.api_version
-        self._led_of = led_topics(
-            context.broker,
-            context.topic_right(Operation.WRITE),
-            context.known_topics(Operation.WRITE),
-            by_id=version >= TOPIC_IDS_FROM,
-        )
+        self._led_of = led_topics(context, Operation.WRITE, by_id=version >= TOPIC_IDS_FROM)
         self._allows_zstd = version >= _ZSTD_FROM
         self._parts: list[Part] = [
             (topic, index, records)

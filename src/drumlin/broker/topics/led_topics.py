@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from drumlin.broker.rights.acls import Kind
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
+    from drumlin.broker.rights.acls import Operation
     from drumlin.replication.partition import Partition
 
 #: The partitions by index.
@@ -19,23 +22,27 @@ LedOf: TypeAlias = "Callable[[bytes], Mapping[int, Partition]]"
 _NONE: Final[Mapping[int, Partition]] = MappingProxyType({})
 
 
-def led_topics(
-    broker: BrokerData,
-    may: Callable[[str], bool] | None,
-    known: Mapping[str, bool] = MappingProxyType({}),
-    *,
-    by_id: bool,
-) -> LedOf:
+class Asking(Protocol):
+    """The part of a request's context that says what its principal may do."""
+
+    @property
+    def broker(self) -> BrokerData: ...
+    def may(self, operation: Operation, kind: Kind, name: str) -> bool: ...
+    def known_topics(self, operation: Operation) -> Mapping[str, bool]: ...
+
+
+def led_topics(context: Asking, operation: Operation, *, by_id: bool) -> LedOf:
     """The lookup of a topic's led partitions, by its name or id.
 
-    It finds none of a topic that `may` denies, as if none were led here; whoever asks why says so.
-    `known`: what `may` has said before. A topic that is not among them is asked about once, and
-    anew when an ACL has changed.
+    It finds none of a topic on which the principal may not do `operation`, as if none were led
+    here; whoever asks why says so. What is not known from requests before is asked once, and anew
+    when an ACL has changed.
     """
-    registry, authorizer = broker.partitions, broker.authorizer
+    registry, authorizer = context.broker.partitions, context.broker.authorizer
     led_of = registry.of_id if by_id else registry.of_name
-    if may is None or authorizer is None:
+    if authorizer is None:
         return led_of
+    known = context.known_topics(operation)
     asked: dict[str, tuple[int, bool]] = {}  # by name: the version of the ACLs, and the answer
 
     def allowed(topic: bytes) -> Mapping[int, Partition]:
@@ -47,7 +54,24 @@ def led_topics(
             return found
         answer = asked.get(name)
         if answer is None or answer[0] != authorizer.version:
-            answer = asked[name] = authorizer.version, may(name)
+            answer = asked[name] = authorizer.version, context.may(operation, Kind.TOPIC, name)
         return found if answer[1] else _NONE
+
+    return allowed
+
+
+def led_to_followers(context: Asking, may: Callable[[], bool], *, by_id: bool) -> LedOf:
+    """Like `led_topics` for a replica, to which one right gives all topics."""
+    registry, authorizer = context.broker.partitions, context.broker.authorizer
+    led_of = registry.of_id if by_id else registry.of_name
+    if authorizer is None:
+        return led_of
+    asked: tuple[int, bool] | None = None  # the version of the ACLs, and the answer
+
+    def allowed(topic: bytes) -> Mapping[int, Partition]:
+        nonlocal asked
+        if asked is None or asked[0] != authorizer.version:
+            asked = authorizer.version, may()
+        return led_of(topic) if asked[1] else _NONE
 
     return allowed
