@@ -277,7 +277,12 @@ class Play:
                 member.receive()
             return self.records == self.history.done | self.history.unanswered and self._lag() == 0
 
-        wait_until(is_done, f"records {sorted(self.records - self.history.done)[:9]}", 30)
+        try:
+            wait_until(is_done, "all records to be done with", 30)
+        except AssertionError as error:
+            left = sorted(self.records - self.history.done - self.history.unanswered)
+            error.add_note(f"left: {left[:9]}, held: {member.held[:9]}, lag: {self._lag()}")
+            raise
         member.vanish()
 
     def _lag(self) -> int:

@@ -64,13 +64,18 @@ class Mariadb:
         self._settings = {**_SETTINGS, **(settings or {})}
         self.directory = Path(tempfile.mkdtemp(prefix="drumlin-mariadb-"))
         self.data = self.directory / "data"
+        # A server that starts removes the temporary tables of all that share its folder for them.
+        self._environment = {**os.environ, "TMPDIR": str(self.directory / "tmp")}
+        (self.directory / "tmp").mkdir()
         self.port = free_ports(1)[0]
         self.process: subprocess.Popen[bytes] | None = None
         command = [install, "--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
         command += ["--auth-root-authentication-method=normal", *self._as_root()]
         if named := os.environ.get("DRUMLIN_TEST_MARIADB"):
             command.append(f"--basedir={named}")
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=self._environment
+        )
         if ended.returncode:
             raise Unavailable(f"mariadb-install-db: {ended.stderr}{ended.stdout}".strip()[:500])
         try:
@@ -108,7 +113,9 @@ class Mariadb:
         if named := os.environ.get("DRUMLIN_TEST_MARIADB"):
             command.append(f"--basedir={named}")
         with (self.directory / "mariadb.out").open("ab") as sink:
-            self.process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=self.directory)
+            self.process = subprocess.Popen(
+                command, stdout=sink, stderr=sink, cwd=self.directory, env=self._environment
+            )
         wait_until(self._is_ready, "MariaDB to be ready", 60)
 
     def stop(self) -> None:
