@@ -7,6 +7,7 @@ ever happen again although a task waits, it says so.
 from __future__ import annotations
 
 import asyncio
+import random
 import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`."""
+    """Like `asyncio.run`. Pauses with a jitter are the same in each run, as times are."""
+    random.seed(0)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
