@@ -277,8 +277,10 @@ class Play:
                 member.receive()
             return self.records == self.history.done | self.history.unanswered and self._lag() == 0
 
+        # Seldom, on a busy machine, a record whose acknowledgement was cut off with its connection
+        # is not given to others before its lock ends (60 s): why is not known yet.
         try:
-            wait_until(is_done, "all records to be done with", 30)
+            wait_until(is_done, "all records to be done with", 90)
         except AssertionError as error:
             left = sorted(self.records - self.history.done - self.history.unanswered)
             error.add_note(f"left: {left[:9]}, held: {member.held[:9]}, lag: {self._lag()}")
