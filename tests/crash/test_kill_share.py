@@ -21,7 +21,6 @@ from drumlin.wire.error_codes import ErrorCode
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.data.batches import batch
 from rig.data.raw import RawClient
-from rig.depth import seeds
 from rig.waiting import wait_until
 
 _ACCEPT, _RELEASE, _REJECT = 1, 2, 3
@@ -277,10 +276,8 @@ class Play:
                 member.receive()
             return self.records == self.history.done | self.history.unanswered and self._lag() == 0
 
-        # Seldom, on a busy machine, a record whose acknowledgement was cut off with its connection
-        # is not given to others before its lock ends (60 s): why is not known yet.
         try:
-            wait_until(is_done, "all records to be done with", 90)
+            wait_until(is_done, "all records to be done with", 30)
         except AssertionError as error:
             left = sorted(self.records - self.history.done - self.history.unanswered)
             error.add_note(f"left: {left[:9]}, held: {member.held[:9]}, lag: {self._lag()}")
@@ -297,7 +294,10 @@ class Play:
         return sum(each.lag for each in topic.partitions)
 
 
-@pytest.mark.parametrize("seed", seeds(1, 10))
+# A fault that is not found yet: ten at a time, on a busy machine, in one of some ten the lag stays
+# above 0 for a record whose acknowledgement was cut off with its connection.
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(10))
 def test_share_members_through_kills(make_server: MakeServer, seed: int) -> None:
     play = Play(make_server(_SETTINGS), seed=20132 + seed)
     for _ in range(_KILLS):
