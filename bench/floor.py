@@ -164,12 +164,12 @@ def _in_memory() -> str | None:
 
 
 @contextlib.contextmanager
-def _running(
-    serve: Callable[[socket.socket, Shape], None], shape: Shape
-) -> Iterator[tuple[int, int]]:
-    """Port and process id of such a server."""
+def running(serve: Callable[..., None], *arguments: object) -> Iterator[tuple[int, int]]:
+    """Port and process id of a server that is given its listener, and then these."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = multiprocessing.get_context("fork").Process(target=serve, args=(listener, shape))
+        process = multiprocessing.get_context("fork").Process(
+            target=serve, args=(listener, *arguments)
+        )
         process.start()
         assert process.pid is not None
         try:
@@ -187,7 +187,7 @@ def _frames(shape: Shape) -> list[bytes]:
 def cpu_us(serve: Callable[[socket.socket, Shape], None], shape: Shape) -> float:
     """Processor time of the server for a request, in microseconds."""
     frames = _frames(shape)
-    with _running(serve, shape) as (port, pid):
+    with running(serve, shape) as (port, pid):
         if shape.connections > 1:
             crowd = Crowd([(plain(port), frames)] * shape.connections)
             with contextlib.closing(crowd), Stopwatch(pid) as watch:

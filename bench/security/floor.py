@@ -7,13 +7,13 @@ or other peers. No broker in Python that encrypts in its process can take less.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 
 from bench import fetch, produce
 from bench.dial import through_tls
+from bench.floor import running
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.load import GENERATOR, Load
 from bench.security.sides import TlsBroker
@@ -55,26 +55,6 @@ def _received(channel: ssl.SSLSocket, memory: memoryview) -> bool:
             return False
         at += count
     return True
-
-
-@contextlib.contextmanager
-def _running(
-    certificate: str, key: str, request_bytes: int, answer_bytes: int
-) -> Iterator[tuple[int, int]]:
-    """Port and process id of a bare loop."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = multiprocessing.get_context("fork").Process(
-            target=_serve, args=(listener, context, request_bytes, answer_bytes)
-        )
-        process.start()
-        assert process.pid is not None
-        try:
-            yield listener.getsockname()[1], process.pid
-        finally:
-            process.terminate()
-            process.join()
 
 
 def _bare_round(broker: TlsBroker, port: int, pid: int, request: int, answer: int) -> _Round:
@@ -120,8 +100,9 @@ def _produce(brokers: Sequence[TlsBroker], options: Options) -> list[Comparison]
 
 @contextlib.contextmanager
 def _bare(broker: TlsBroker, request_bytes: int, answer_bytes: int) -> Iterator[_Round]:
-    certificate, key = broker.certificate
-    with _running(certificate, key, request_bytes, answer_bytes) as (port, pid):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*broker.certificate)
+    with running(_serve, context, request_bytes, answer_bytes) as (port, pid):
         yield _bare_round(broker, port, pid, request_bytes, answer_bytes)
 
 

@@ -122,8 +122,9 @@ class RequestContext(NamedTuple):
         return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
 
     def known_topics(self, operation: Operation) -> Mapping[str, bool]:
-        """What `topic_right` has said before, by a topic's name, until an ACL changes. Empty while
-        the audit log is told of all that is allowed.
+        """What `may` has said before, by a topic's name, until an ACL changes.
+
+        Empty while the audit log is told of all that is allowed.
         """
         authorizer, session = self.broker.authorizer, self.session
         if authorizer is None or AUDIT.tells_allowed:
