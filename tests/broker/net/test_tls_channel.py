@@ -304,6 +304,27 @@ class _Ends:
         self.peer.close()
 
 
+def test_a_byte_a_record_does_not_keep_a_call(
+    context: ssl.SSLContext, certificates: Certificates
+) -> None:
+    """However many have come, a call takes a few, and the next ones take the rest."""
+    ends = _Ends(context, certificates)
+    data = random.Random(2).randbytes(1000)
+    received = b""
+    try:
+        for byte in data:
+            ends.peer.send(bytes([byte]))
+        memory = memoryview(bytearray(4096))
+        while len(received) < len(data):
+            with contextlib.suppress(BlockingIOError):
+                count = ends.channel.receive_into([memory])
+                assert count <= 64
+                received += memory[:count]
+        assert received == data
+    finally:
+        ends.close()
+
+
 def test_a_write_is_repeated_as_it_was(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Even if what is to be sent begins with less that can be joined, as more has come."""
     ends = _Ends(context, certificates)

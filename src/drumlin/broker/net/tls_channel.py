@@ -34,6 +34,9 @@ _NOT_TLS: Final = (
 #: A fatal alert in the clear: protocol_version.
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _DRAINED_BYTES: Final = 64 * 1024
+#: Records of a call. A peer that sends them with a byte each is as quick as we are: without a limit
+#: a call would end when its buffers are full.
+_RECORDS_MAX: Final = 32
 #: A count of zero, as the kernel writes it.
 _NO_BYTES: Final = bytes(4)
 
@@ -107,7 +110,7 @@ class TlsChannel:
         return self._socket.pending() > 0
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        received, receive = 0, self._socket.recv_into
+        received, receive, left = 0, self._socket.recv_into, _RECORDS_MAX
         try:
             for buffer in buffers:
                 at, size = 0, len(buffer)
@@ -117,7 +120,8 @@ class TlsChannel:
                         return received
                     at += count
                     received += count
-                    if count < _RECORD_BYTES and not self._has_more():
+                    left -= 1
+                    if not left or (count < _RECORD_BYTES and not self._has_more()):
                         return received
         except ssl.SSLWantReadError:
             if not received:
