@@ -253,7 +253,7 @@ class SharePartitionLeader:
         """Release the records of a member that has left. Other members can get them once the
         release is written.
         """
-        if self.is_ready and (change := (await self._records.releasing(member_id))):
+        if self.is_ready and (change := await self._records.releasing(member_id, self._now())):
             try:
                 writing = self.write(change)
             except KafkaError as error:

@@ -174,7 +174,7 @@ class Life:
 
     def leave(self) -> None:
         member = self.random.choice(_MEMBERS)
-        self._note(self.subject.release(member), self.twin.release(member))
+        self._note(self.subject.release(member, self.now), self.twin.release(member, self.now))
 
     def _note(self, change: Change, expected: list[int]) -> None:
         written = self.subject.state(change)

@@ -347,11 +347,11 @@ def test_what_a_member_has_is_taken_back_and_rolled_back_in_turns() -> None:
     count = 2000
     share, log = partition(), batches(*[1] * count)
     acquire(share, log, limits=Limits(count, 1))
-    steps, change = _steps_of(share.releasing("a"))
+    steps, change = _steps_of(share.releasing("a", 0.0))
     assert steps >= count / 200 - 1
     steps, _ = _steps_of(share.rolling_back(change, 0.0))
     assert steps >= count / 200 - 1
-    half = Stepped(share.releasing("a"))
+    half = Stepped(share.releasing("a", 0.0))
     next(half)
     share.move_start(count // 2 + 50)
     _, change = _steps_of(half)
@@ -359,12 +359,30 @@ def test_what_a_member_has_is_taken_back_and_rolled_back_in_turns() -> None:
     next(rolling)
     rolling.close()
     assert not change
-    share.commit(share.release("a"))
+    share.commit(share.release("a", 1.0))
     assert acquire(share, log, "b", limits=Limits(10, 1))[0] == (
         count // 2 + 50,
         count // 2 + 50,
         2,
     )
+
+
+def test_a_member_leaves_in_the_middle_of_an_acknowledgement() -> None:
+    """The acknowledgement is refused, as the rest of its records is released; none stays locked."""
+    share, log = partition(Settings(lock_duration_s=30)), batches(*[1] * 4)
+    acquire(share, log, limits=Limits(4, 1), now=0.0)
+    said = [Acknowledgement(each, each, [_ACCEPT]) for each in range(4)]
+    work = Stepped(share.acknowledging("a", said, lambda: 2.0))
+    next(work)
+    next(work)
+    share.commit(share.release("a", 1.0))
+    with pytest.raises(KafkaError) as refused:
+        list(work)
+    assert refused.value.code is ErrorCode.invalid_record_state
+    assert share.next_deadline() is not None
+    assert share.expire(2.0)
+    again = acquire(share, log, "b", limits=Limits(4, 1), now=2.0)
+    assert again == [(each, each, 2) for each in range(4)]
 
 
 def test_records_are_not_parted_more_finely_than_can_be_kept() -> None:

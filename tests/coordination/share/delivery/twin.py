@@ -124,12 +124,16 @@ class Twin:
     def _outcome(self, record: Record, state: int) -> int:
         return ARCHIVED if state == AVAILABLE and record.count >= self.limit else state
 
-    def release(self, member: str) -> list[int]:
+    def release(self, member: str, now: float) -> list[int]:
         changed = []
         for offset, record in self.records.items():
-            if record.state == ACQUIRED and record.member == member and record.target is None:
+            if record.state != ACQUIRED or record.member != member:
+                continue
+            if record.target is None:
                 record.target = self._outcome(record, AVAILABLE)
                 changed.append(offset)
+            else:
+                record.deadline = now
         return changed
 
     def commit(self, offsets: Sequence[int]) -> None:

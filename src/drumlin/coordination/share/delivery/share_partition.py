@@ -277,18 +277,25 @@ class SharePartition:
                 self._lock(run, deadline)
         return change
 
-    def release(self, member: str) -> Change:
-        """Release the records of a member that has left: they become available, or are archived."""
-        return to_end(self.releasing(member))
+    def release(self, member: str, now: float) -> Change:
+        """Release the records of a member that has left: they become available, or are archived.
 
-    async def releasing(self, member: str) -> Change:
+        Records whose acknowledgement is pending have only that; if it is rolled back, their locks
+        have timed out.
+        """
+        return to_end(self.releasing(member, now))
+
+    async def releasing(self, member: str, now: float) -> Change:
         """Like `release`, but yields to the event loop in between."""
         change, settings, offset = Change(), self._settings(), self.start_offset
         while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
             for run in some:
-                is_held = run.member == member and run.state is RecordState.ACQUIRED
-                if is_held and run.change is None:
+                if run.member != member or run.state is not RecordState.ACQUIRED:
+                    continue
+                if run.change is None:
                     change.include(run, *outcome(run, RecordState.AVAILABLE, settings))
+                else:
+                    run.deadline = now
             offset = some[-1].last_offset + 1
             if len(some) == _AT_ONCE:
                 await give_way()
