@@ -24,6 +24,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from drumlin.broker.net.handshake_failures import NOT_TLS
 from drumlin.broker.net.tls_records import HEADER_BYTES, Records
 
 #: A record of TLS. Smaller parts are sent together in one.
@@ -35,13 +36,6 @@ _RECEIVED_BYTES: Final = 16 * 1024
 _RECORDS_MAX: Final = 32
 #: While the peer does not take more answers of OpenSSL itself than this, nothing is received.
 _ANSWERS_MAX_BYTES: Final = 4096
-#: What OpenSSL finds at the beginning of a plain connection.
-_NOT_TLS: Final = (
-    "WRONG_VERSION_NUMBER",
-    "HTTP_REQUEST",
-    "HTTPS_PROXY_REQUEST",
-    "UNKNOWN_PROTOCOL",
-)
 #: A fatal alert in the clear: protocol_version.
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _DRAINED_BYTES: Final = 64 * 1024
@@ -101,7 +95,7 @@ class TlsChannel:
                 self._send_answers()
                 raise self._waiting_for(room=False) from None
             except ssl.SSLError as error:
-                self._send_alert(is_tls=error.reason not in _NOT_TLS)
+                self._send_alert(is_tls=error.reason not in NOT_TLS)
                 raise
             self._send_answers()
         self.is_open = True
