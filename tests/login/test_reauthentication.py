@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,70 @@ def _login(client: RawClient, token: bytes) -> int:
     return -answer.error_code or lifetime_ms
 
 
+def _join(group: str, member_id: str = "") -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "session_timeout": 30_000,
+        "rebalance_timeout": 30_000,
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+
+
+def _sync(group: str, joined: Any, *assigned: str) -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "generation_id": joined.generation_id,
+        "member_id": joined.member_id,
+        "assignments": [{"member_id": each, "assignment": b"x"} for each in assigned],
+    }
+
+
+def _led_by(administrator: RawClient, group: str) -> Any:
+    """The answer to the first member of the group, in which alice may be the second."""
+    right = {"resource_type": 3, "resource_name": group, "resource_pattern_type": 3}
+    right |= {"principal": "User:alice", "host": "*", "operation": 3, "permission_type": 3}
+    assert administrator.ask("create_acls", 3, creations=[right]).results[0].error_code == 0
+    administrator.ask("find_coordinator", 4, coordinator_keys=[group])
+
+    def joined() -> Any:
+        answer = administrator.ask("join_group", 3, **_join(group))
+        return answer if answer.error_code == 0 else None
+
+    first = wait_until(joined, "the coordinator")
+    administrator.ask("sync_group", 3, **_sync(group, first))
+    return first
+
+
 def test_the_session_ends(short: Peer) -> None:
-    with short.connect() as client:
+    """The next request closes the connection, unless it is a login. Before, members that wait for
+    their group are answered: while they wait, they cannot log in again.
+    """
+    with (
+        RawClient(short.admin_port) as joining_leader,
+        RawClient(short.admin_port) as syncing_leader,
+        short.connect() as joining,
+        short.connect() as syncing,
+        short.connect() as client,
+    ):
+        first = _led_by(joining_leader, "over-joining")
+        second = _led_by(syncing_leader, "over-syncing")
+        assert _login(joining, short.token) == _SESSION_MS
+        joining.send("join_group", 3, **_join("over-joining"))
+        assert _login(syncing, short.token) == _SESSION_MS
+        syncing.send("join_group", 3, **_join("over-syncing"))
+        again = _join("over-syncing", second.member_id)
+        led = wait_until(
+            lambda: (
+                len((answer := syncing_leader.ask("join_group", 3, **again)).members) == 2
+                and answer
+            ),
+            "both",
+        )
+        joined = syncing.receive("join_group", 3)
+        assert joined.error_code == 0
+        syncing.send("sync_group", 3, **_sync("over-syncing", joined))
         assert _login(client, short.token) == _SESSION_MS
         assert client.ask("metadata", 12, topics=[]).cluster_id
 
@@ -57,6 +120,19 @@ def test_the_session_ends(short: Peer) -> None:
             return False
 
         wait_until(is_over, "the end of the session")
+        joining_leader.ask("join_group", 3, **_join("over-joining", first.member_id))
+        answer = joining.receive("join_group", 3)
+        assert answer.error_code == 0
+        with pytest.raises(Closed):
+            joining.ask("sync_group", 3, **_sync("over-joining", answer))
+
+        assigned = _sync("over-syncing", led, led.member_id, joined.member_id)
+        syncing_leader.ask("sync_group", 3, **assigned)
+        assert syncing.receive("sync_group", 3).assignment == b"x"
+        assert _login(syncing, short.token) == _SESSION_MS
+        beat = _sync("over-syncing", joined)
+        del beat["assignments"]
+        assert syncing.ask("heartbeat", 3, **beat).error_code == 0
 
 
 def test_again_in_time(short: Peer) -> None:

@@ -117,6 +117,16 @@ def test_it_is_bounded_and_says_what_was_left_out(caplog: pytest.LogCaptureFixtu
     assert told[0]["count"] == 9400
 
 
+def test_handshakes_that_fail_leave_room_for_logins(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, _LOGGER)
+    audit = Audit(_Clock())
+    for number in range(10_000):
+        audit.failed_handshake(f"host{number}", "TLS", "it has gone away")
+    audit.failed_login("host", "LOGIN", "PLAIN", None, "x")
+    told = [json.loads(each)["event"] for each in caplog.messages]
+    assert told == ["handshake failed"] * 600 + ["login failed"]
+
+
 @pytest.mark.parametrize(
     ("permission", "event"), [(Permission.ALLOW, "allowed"), (Permission.DENY, "denied")]
 )

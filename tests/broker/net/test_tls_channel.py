@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from broker.net.tls_ends import Ends
 from broker.sessions import PlainDoor
 from drumlin.broker.loop.later import GivingUp
 from drumlin.broker.net.connection import Connection
@@ -272,43 +273,11 @@ def test_what_openssl_keeps_is_read(context: ssl.SSLContext, certificates: Certi
     asyncio.run(run())
 
 
-class _Ends:
-    """A channel, and the peer's socket, which takes nothing by itself."""
-
-    def __init__(self, context: ssl.SSLContext, certificates: Certificates) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32_768)
-            peer = socket.create_connection(listening.getsockname())
-            accepted, _ = listening.accept()
-        accepted.setblocking(False)
-        self.scratch = bytearray(SCRATCH_BYTES)
-        self.channel = TlsChannel(accepted, context, self.scratch)
-        trusting = ssl.create_default_context(cafile=certificates.path("ca.crt"))
-        peer.setblocking(False)
-        self.peer = trusting.wrap_socket(
-            peer, server_hostname="localhost", do_handshake_on_connect=False
-        )
-        self.taken = b""
-        while not self.channel.is_open:
-            for shake_hands in (self.peer.do_handshake, self.channel.shake_hands):
-                with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
-                    shake_hands()
-
-    def take(self) -> None:
-        with contextlib.suppress(ssl.SSLWantReadError):
-            while True:
-                self.taken += self.peer.recv(1 << 16)
-
-    def close(self) -> None:
-        self.channel.close()
-        self.peer.close()
-
-
 def test_a_byte_a_record_does_not_keep_a_call(
     context: ssl.SSLContext, certificates: Certificates
 ) -> None:
     """However many have come, a call takes a few, and the next ones take the rest."""
-    ends = _Ends(context, certificates)
+    ends = Ends(context, certificates)
     data = random.Random(2).randbytes(1000)
     received = b""
     try:
@@ -327,7 +296,7 @@ def test_a_byte_a_record_does_not_keep_a_call(
 
 def test_a_write_is_repeated_as_it_was(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Even if what is to be sent begins with less that can be joined, as more has come."""
-    ends = _Ends(context, certificates)
+    ends = Ends(context, certificates)
     first, second, third = (bytes([each]) * size for each, size in enumerate((9000, 5000, 8000)))
     sent = b""
     try:
@@ -354,7 +323,7 @@ def test_a_write_is_repeated_as_it_was(context: ssl.SSLContext, certificates: Ce
 def test_a_file_is_sent_though_others_use_the_memory_meanwhile(
     context: ssl.SSLContext, certificates: Certificates, tmp_path: Path
 ) -> None:
-    ends = _Ends(context, certificates)
+    ends = Ends(context, certificates)
     content = random.Random(1).randbytes(4 << 20)
     path = tmp_path / "log"
     path.write_bytes(content)

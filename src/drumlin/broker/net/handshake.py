@@ -41,6 +41,13 @@ class Handshake:
         self._forget: Callable[[], object] | None = None  # stops waiting
         self._wait()
 
+    def _go_on_later(self) -> None:
+        channel = self._channel
+        if channel.keeps_bytes() and not channel.receiving_needs_room:
+            self._rounds.add(self._go_on)  # the loop would not tell of them
+        else:
+            self._wait()
+
     def _wait(self) -> None:
         descriptor = self._channel.fileno()
         if self._channel.receiving_needs_room:
@@ -65,7 +72,7 @@ class Handshake:
         try:
             self._channel.shake_hands()
         except BlockingIOError:
-            self._wait()
+            self._go_on_later()
         except ssl.SSLError as error:
             self._refuse(error)
         except OSError as error:

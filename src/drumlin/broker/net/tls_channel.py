@@ -1,9 +1,13 @@
-"""A channel over TLS: a non-blocking socket on which OpenSSL reads and writes.
+"""A channel over TLS: OpenSSL between two buffers in memory, and a non-blocking socket.
 
-Invariants of OpenSSL, as CPython sets it up:
-- What was decrypted and not received is kept, and the socket does not become readable for it.
+OpenSSL does not read the socket itself: it would take all that has come in one call, and as quickly
+as a peer can send. It gets a limited number of records at a call.
+
+Invariants:
+- What was received, or decrypted, and not taken is kept, and the socket does not become readable
+  for it.
 - A write takes all of its bytes or none. One that has to be repeated must be given the same bytes,
-  and perhaps more: part of them may be on their way. They may be elsewhere in memory.
+  and perhaps more: they were encrypted, and part of them may be on their way.
 - Once the handshake is over, a write never waits for bytes of the peer, as renegotiation is off.
   A read may wait for room to send: the peer may ask for new keys.
 """
@@ -20,34 +24,37 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from drumlin.broker.net.handshake_failures import NOT_TLS
+from drumlin.broker.net.tls_records import HEADER_BYTES, Records
+
 #: A record of TLS. Smaller parts are sent together in one.
 _RECORD_BYTES: Final = 16 * 1024
-#: Bytes of a write: much more would be encrypted again and again while the socket has no room.
-_CHUNK_BYTES: Final = 64 * 1024
-#: What OpenSSL finds at the beginning of a plain connection.
-_NOT_TLS: Final = (
-    "WRONG_VERSION_NUMBER",
-    "HTTP_REQUEST",
-    "HTTPS_PROXY_REQUEST",
-    "UNKNOWN_PROTOCOL",
-)
+#: Bytes of a receive. Buffers of OpenSSL keep the size that they once needed, as long as the
+#: connection lasts: so a write is not larger than a record, either.
+_RECEIVED_BYTES: Final = 16 * 1024
+#: Records of a call. The dearest, which ask for new keys, take 2 ms then.
+_RECORDS_MAX: Final = 32
+#: While the peer does not take more answers of OpenSSL itself than this, nothing is received.
+_ANSWERS_MAX_BYTES: Final = 4096
 #: A fatal alert in the clear: protocol_version.
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _DRAINED_BYTES: Final = 64 * 1024
-#: Records of a call. A peer that sends them with a byte each is as quick as we are: without a limit
-#: a call would end when its buffers are full.
-_RECORDS_MAX: Final = 32
-#: A count of zero, as the kernel writes it.
-_NO_BYTES: Final = bytes(4)
 
 
 class TlsChannel:
     """The server's side of TLS over a connected socket, which belongs to the channel."""
 
     __slots__ = (
-        "_fileno",
+        "_encrypted",
+        "_has_more",
+        "_kept",
+        "_received",
+        "_records",
         "_scratch",
         "_socket",
+        "_tls",
+        "_unsent",
+        "_written_bytes",
         "is_open",
         "peer_host",
         "peer_port",
@@ -63,40 +70,56 @@ class TlsChannel:
             OSError: the peer has gone.
         """
         self.peer_host, self.peer_port = sock.getpeername()[:2]
-        self._socket = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self._fileno = self._socket.fileno()
+        self._socket = sock
+        self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
         self._scratch = memoryview(scratch)
+        self._records = Records()
+        self._kept = b""  # received, and not given to OpenSSL: it begins with a record
+        self._has_more = True  # whether more may have come than was received
+        self._unsent = memoryview(b"")  # taken from `_encrypted`
+        self._written_bytes = 0  # of the write that has to be repeated, if any
         self.is_open = False
         self.receiving_needs_room = False
 
     def fileno(self) -> int:
-        return self._fileno
+        return self._socket.fileno()
 
     def shake_hands(self) -> None:
-        try:
-            self._socket.do_handshake()
-        except ssl.SSLWantReadError:
-            raise self._waiting_for(room=False) from None
-        except ssl.SSLWantWriteError:
-            raise self._waiting_for(room=True) from None
-        except ssl.SSLError as error:
-            if error.reason in _NOT_TLS:
-                self._say_that_it_is_tls()
-            raise
+        self._send_answers()
+        if self._tls.version() is None:  # not agreed yet
+            self._take(_RECORDS_MAX)
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._send_answers()
+                raise self._waiting_for(room=False) from None
+            except ssl.SSLError as error:
+                self._send_alert(is_tls=error.reason not in NOT_TLS)
+                raise
+            self._send_answers()
         self.is_open = True
 
-    def _say_that_it_is_tls(self) -> None:
-        """Send the alert that OpenSSL leaves out; as in Java, so that a plain client can tell."""
+    def _send_answers(self) -> None:
+        try:
+            self._flush()
+        except BlockingIOError:
+            raise self._waiting_for(room=True) from None
+
+    def _send_alert(self, *, is_tls: bool) -> None:
+        """OpenSSL's, or one that it leaves out; as in Java, so that a plain client can tell."""
         with contextlib.suppress(OSError):
-            socket.socket.send(self._socket, _ALERT)
+            self._flush()
+            if not is_tls:
+                self._socket.send(_ALERT)
 
     def end_sending(self) -> None:
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+            self._socket.shutdown(socket.SHUT_WR)
 
     def is_drained(self) -> bool:
         try:
-            return not socket.socket.recv(self._socket, _DRAINED_BYTES)
+            return not self._socket.recv(_DRAINED_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -104,40 +127,74 @@ class TlsChannel:
 
     def certificate(self) -> bytes | None:
         """The certificate that the peer has shown, as DER."""
-        return self._socket.getpeercert(binary_form=True) or None
+        return self._tls.getpeercert(binary_form=True) or None
 
     def keeps_bytes(self) -> bool:
-        return self._socket.pending() > 0
+        return len(self._kept) >= HEADER_BYTES or self._may_read()
+
+    def _may_read(self) -> bool:
+        received = self._received
+        return received.pending > 0 or self._tls.pending() > 0 or received.eof
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
-        received, receive, left = 0, self._socket.recv_into, _RECORDS_MAX
+        if self._encrypted.pending > _ANSWERS_MAX_BYTES:
+            self._send_answers()
+        received, left, self._has_more = 0, _RECORDS_MAX, True
         try:
             for buffer in buffers:
                 at, size = 0, len(buffer)
-                while at < size:  # a call decrypts one record at most
-                    count = receive(buffer[at:] if at else buffer)
+                while at < size:
+                    count = self._read(buffer[at:] if at else buffer)
                     if count == 0:
                         return received
-                    at += count
-                    received += count
-                    left -= 1
-                    if not left or (count < _RECORD_BYTES and not self._has_more()):
+                    if count is not None:
+                        at += count
+                        received += count
+                    elif left > 0 and self._has_more:
+                        left -= max(1, self._take(left))
+                    elif received:
                         return received
-        except ssl.SSLWantReadError:
+                    else:
+                        raise self._waiting_for(room=False)
+        except BlockingIOError:
             if not received:
                 raise self._waiting_for(room=False) from None
-        except ssl.SSLWantWriteError:
-            waiting = self._waiting_for(room=True)
-            if not received:
-                raise waiting from None
+        finally:
+            if self._encrypted.pending:
+                with contextlib.suppress(OSError):  # a broken connection shows at the next call
+                    self._flush()
         return received
 
-    def _has_more(self) -> bool:
-        """Whether anything has come: it takes a fifth of a read that finds nothing."""
-        return (
-            self._socket.pending() > 0
-            or fcntl.ioctl(self._fileno, termios.FIONREAD, _NO_BYTES) != _NO_BYTES
-        )
+    def _read(self, buffer: memoryview) -> int | None:
+        """A record's data, 0 at the end; None if more has to be taken first."""
+        if not self._may_read():
+            return None
+        try:
+            return self._tls.read(len(buffer), buffer)  # type: ignore[return-value]
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLEOFError:
+            return 0
+
+    def _take(self, count_max: int) -> int:
+        """Give OpenSSL records that have come, `count_max` at most; returns how many begin.
+
+        Raises:
+            BlockingIOError: none has come.
+        """
+        data = self._kept
+        if len(data) < HEADER_BYTES:
+            come = self._socket.recv(_RECEIVED_BYTES)
+            self._has_more = len(come) == _RECEIVED_BYTES
+            if not come:
+                self._received.write_eof()
+                return 0
+            data += come
+        view = memoryview(data)
+        taken, count = self._records.cut(view, count_max)
+        self._received.write(view[:taken])
+        self._kept = data[taken:]
+        return count
 
     def _waiting_for(self, *, room: bool) -> BlockingIOError:
         self.receiving_needs_room = room
@@ -145,14 +202,17 @@ class TlsChannel:
 
     def unread_bytes(self) -> int:
         count = array.array("i", [0])
-        fcntl.ioctl(self._fileno, termios.FIONREAD, count)
-        return count[0] + self._socket.pending()
+        fcntl.ioctl(self._socket.fileno(), termios.FIONREAD, count)
+        return count[0] + len(self._kept) + self._received.pending + self._tls.pending()
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:  # noqa: ARG002  TCP_NODELAY is on
         sent = 0
         try:
             for chunk in _chunks(parts):
-                sent += self._write(chunk)
+                written = self._write(chunk)
+                sent += written
+                if written < len(chunk):  # it was a repeated one, which had less
+                    break
         except BlockingIOError:
             if not sent:
                 raise
@@ -164,17 +224,31 @@ class TlsChannel:
         return self.send((scratch[:count],), more=False) if count else 0
 
     def _write(self, chunk: Any) -> int:
-        try:
-            return self._socket.send(chunk)
-        except ssl.SSLWantWriteError:
-            raise BlockingIOError from None
-        except ssl.SSLWantReadError:
-            raise ConnectionError("the peer has begun another handshake") from None
+        if not self._written_bytes:
+            self._written_bytes = self._tls.write(chunk)
+        self._flush()
+        written, self._written_bytes = self._written_bytes, 0
+        return written
+
+    def _flush(self) -> None:
+        """Send what OpenSSL has written.
+
+        Raises:
+            BlockingIOError: the socket does not take all of it now.
+        """
+        while True:
+            if not self._unsent:
+                if not self._encrypted.pending:
+                    return
+                self._unsent = memoryview(self._encrypted.read())
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     def close(self) -> None:
         if self.is_open:
             with contextlib.suppress(OSError, ValueError):
-                self._socket.unwrap()  # says that this is the end, and waits for no answer
+                self._tls.unwrap()  # says that this is the end, and waits for no answer
+            with contextlib.suppress(OSError):
+                self._flush()
         self._socket.close()
 
 
@@ -194,7 +268,7 @@ def _chunks(parts: Sequence[Any]) -> Iterator[Any]:
             size += len(part)
             continue
         view = memoryview(part)
-        for at in range(0, len(view), _CHUNK_BYTES):
-            yield view[at : at + _CHUNK_BYTES]
+        for at in range(0, len(view), _RECORD_BYTES):
+            yield view[at : at + _RECORD_BYTES]
     if joined:
         yield joined[0] if len(joined) == 1 else b"".join(joined)

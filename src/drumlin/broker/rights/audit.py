@@ -2,7 +2,7 @@
 
 It is the logger `drumlin.audit`, with one line of JSON each. By its level it tells
 
-- INFO: what was denied, and logins that have failed;
+- INFO: what was denied, and logins and handshakes of TLS that have failed;
 - DEBUG: also logins, and what was allowed;
 - TRACE: each time, where it otherwise tells the same at most once a minute, and only so much of all
   together, with the number of what was left out.
@@ -30,7 +30,7 @@ _AUDIT: Final = logging.getLogger("drumlin.audit")
 #: Kafka's level below DEBUG.
 _TRACE: Final = 5
 _PERIOD_S: Final = 60.0
-#: Lines in a period: of users, and of peers that cannot log in.
+#: Lines in a period: of users, of peers that cannot log in, and of those that do not get that far.
 _LINES_MAX: Final = 6000
 _LINES_OF_STRANGERS_MAX: Final = 600
 #: Characters of a value that a client has chosen.
@@ -68,6 +68,7 @@ class Audit:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._of_users = _Sampled(_LINES_MAX, clock)
         self._of_strangers = _Sampled(_LINES_OF_STRANGERS_MAX, clock)
+        self._of_handshakes = _Sampled(_LINES_OF_STRANGERS_MAX, clock)
         #: Whether to call `decision` for what is allowed, too.
         self.tells_allowed = False
 
@@ -131,6 +132,13 @@ class Audit:
                 mechanism=mechanism,
                 why=why,
             )
+
+    def failed_handshake(self, host: str, listener: str, why: str) -> None:
+        """Tell that a handshake of TLS has failed; `why`: words of ours."""
+        if _AUDIT.isEnabledFor(logging.INFO) and self._of_handshakes.lets_through(
+            (host, listener, why)
+        ):
+            _write("handshake failed", logging.INFO, host=host, listener=listener, why=why)
 
 
 #: Of this process.

@@ -23,8 +23,10 @@ from drumlin.broker.login.doors import Door
 from drumlin.broker.net.channel import Channel, NotLetIn
 from drumlin.broker.net.connection import Connection, Dispatcher
 from drumlin.broker.net.handshake import Handshake
+from drumlin.broker.net.handshake_failures import why_failed
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.quotas.connection_rates import ConnectionRates
+from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
 from drumlin.wire.frames import SCRATCH_BYTES
 
@@ -224,7 +226,7 @@ class Server:
                 channel,
                 self._router.rounds,
                 on_open=partial(self._opened, door),
-                on_end=self._turned_away,
+                on_end=partial(self._turned_away, door),
             )
         except OSError:  # the loop cannot watch it
             self._give_up(channel)
@@ -245,6 +247,9 @@ class Server:
             )
         except NotLetIn as refusal:
             self._log_refusal(channel.peer_host, str(refusal))
+            AUDIT.failed_handshake(
+                channel.peer_host, door.listener, "no rule has a name for its certificate"
+            )
             self._give_up(channel)
             return
         except OSError:  # the loop cannot watch it
@@ -263,11 +268,17 @@ class Server:
         self._strangers.pop(handshake, None)
         self._connect(door, channel)
 
-    def _turned_away(self, handshake: Handshake, reason: Exception | str | None) -> None:
+    def _turned_away(
+        self, door: Door, handshake: Handshake, reason: Exception | str | None
+    ) -> None:
+        """Forget a peer whose handshake has failed; it was dismissed if the reason is text."""
         self._strangers.pop(handshake, None)
         self._leave(handshake.peer_host)
-        if reason is not None and not isinstance(reason, ConnectionError):
+        if reason is None:
+            return
+        if not isinstance(reason, (ConnectionError, str)):
             self._log_refusal(handshake.peer_host, f"the TLS handshake has failed: {reason}")
+        AUDIT.failed_handshake(handshake.peer_host, door.listener, why_failed(reason))
 
     def _add_stranger(self, stranger: Handshake | Connection) -> None:
         """Wait for a peer to show who it is; of too many, the one that takes longest goes."""
@@ -281,7 +292,7 @@ class Server:
 
     def _dismiss(self, stranger: Handshake | Connection, why: str) -> None:
         self._log_refusal(stranger.peer_host, f"it has not shown who it is, and {why}")
-        stranger.close(None)
+        stranger.close(why if isinstance(stranger, Handshake) else None)
 
     def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
