@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from drumlin.peer.security.secret import Secret
 from drumlin.securing.authority import read_certificate
+from drumlin.securing.client_files import connection_in, read_connection
 from rig.brokers.secure_server import SecureServer
 from securing.conftest import Run
 
@@ -77,6 +80,50 @@ def test_passwords_change_and_users_go(here: SecureServer, run: Run, tmp_path: P
     assert "there is no user bob" in run("users", "passwd", "bob", typed="x").err
     assert "no password" in run("users", "add", "bob").err
     assert "no mechanism" in run("users", "add", "bob", "--mechanism", "PLAIN").err
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    return {each.name: each.read_text() for each in folder.iterdir()}
+
+
+def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Path) -> None:
+    administrators = read_connection(here.data)
+    assert administrators
+    assert run("users", "add", "carol", typed="first").code == 0
+    assert run("acls", "add", "-u", "carol", "-o", "alter", "-o", "describe", "--cluster").code == 0
+    first = replace(administrators, user="carol", password=Secret("first"))
+    whole, edited, refused = (tmp_path / each for each in ("whole", "edited", "refused"))
+    for each in (whole, edited, refused):
+        each.mkdir()
+        first.write(each)
+    passwd = "users", "passwd", "carol", "--config"
+
+    assert run(*passwd, whole / "client.properties", typed="second").out == "carol: changed\n"
+    second = replace(first, password=Secret("second"))
+    assert read_connection(whole) == second
+    second.write(edited)
+    kcat = (edited / "kcat.conf").read_text().replace(str(edited), str(whole))
+    assert _files_of(whole) == _files_of(edited) | {"kcat.conf": kcat}
+    assert {each.stat().st_mode & 0o777 for each in whole.iterdir()} == {0o600}
+    _topics_seen(here, "carol", "second")
+
+    with (edited / "client.json").open("a") as file:
+        file.write("\n")
+    done = run(*passwd, edited / "client.properties", typed="third")
+    assert "client.json: may not be changed here, or was by others" in done.err
+    assert json.loads((edited / "client.json").read_text())["sasl.password"] == "second"
+    third = replace(first, password=Secret("third"))
+    assert read_connection(edited) == third
+
+    third.write(refused)
+    assert run("acls", "remove", "-u", "carol", "-o", "alter", "--yes").code == 0
+    done = run(*passwd, refused / "client.properties", typed="fourth")
+    assert done.code == 1
+    assert "client.properties.new: has the new password, which may not count" in done.err
+    assert read_connection(refused) == third
+    fourth = connection_in(refused / "client.properties.new")
+    assert fourth == replace(first, password=Secret("fourth"))
+    _topics_seen(here, "carol", "third")
 
 
 @pytest.mark.parametrize(

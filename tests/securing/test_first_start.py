@@ -94,6 +94,7 @@ def test_users_before_the_first_start_and_later_ones(tmp_path: Path, run: Run) -
         early = server.librdkafkas(sasl_username="early", sasl_password="worm")
         assert AdminClient(early).list_topics(timeout=10).brokers
         server.stop()
+        assert run("users", "passwd", "admin", *offline, typed="lost and found").code == 0
         # Elsewhere: the files follow, the user stays.
         (server.port,) = free_ports(1)
         removed = "users", "remove", "admin", "--yes", *offline

@@ -22,7 +22,8 @@ JSON: Final = "client.json"
 KCAT: Final = "kcat.conf"
 CA: Final = "ca.pem"
 
-_MECHANISM: Final = "SCRAM-SHA-512"
+#: By which they log in.
+MECHANISM: Final = "SCRAM-SHA-512"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _BOOTSTRAP: Final = "bootstrap.servers"
 
@@ -43,13 +44,21 @@ class Connection:
             OSError: they cannot be written.
         """
         write_private(folder / CA, self.ca)
-        write_private(folder / JSON, json.dumps(self._librdkafkas(), indent=2) + "\n")
-        del_pem = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
-        del del_pem["ssl.ca.pem"]
-        write_private(folder / KCAT, "".join(f"{key}={text}\n" for key, text in del_pem.items()))
-        # The last one: where it is, the others are.
-        write_private(folder / PROPERTIES, self._properties())
-        return [JSON, KCAT, PROPERTIES]
+        texts = self.texts(folder / PROPERTIES)
+        for path, text in texts.items():
+            write_private(path, text)
+        return [path.name for path in texts]
+
+    def texts(self, properties: Path) -> dict[Path, str]:
+        """The files, and what is in them. `properties` is the last one: where it is, all are."""
+        folder = properties.parent
+        kcats = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
+        del kcats["ssl.ca.pem"]
+        return {
+            folder / JSON: json.dumps(self._librdkafkas(), indent=2) + "\n",
+            folder / KCAT: "".join(f"{key}={text}\n" for key, text in kcats.items()),
+            properties: self._properties(),
+        }
 
     def _properties(self) -> str:
         password = self.password.reveal().replace("\\", "\\\\").replace('"', '\\"')
@@ -57,7 +66,7 @@ class Connection:
         properties = {
             _BOOTSTRAP: self.bootstrap,
             "security.protocol": "SASL_SSL",
-            "sasl.mechanism": _MECHANISM,
+            "sasl.mechanism": MECHANISM,
             "sasl.jaas.config": login,
             "ssl.truststore.type": "PEM",
             "ssl.truststore.certificates": self.ca,
@@ -68,7 +77,7 @@ class Connection:
         return {
             _BOOTSTRAP: self.bootstrap,
             "security.protocol": "SASL_SSL",
-            "sasl.mechanism": _MECHANISM,
+            "sasl.mechanism": MECHANISM,
             "sasl.username": self.user,
             "sasl.password": self.password.reveal(),
             "ssl.ca.pem": self.ca,
@@ -81,8 +90,17 @@ def read_connection(folder: Path) -> Connection | None:
     Raises:
         OSError: it cannot be read.
     """
+    return connection_in(folder / PROPERTIES)
+
+
+def connection_in(path: Path) -> Connection | None:
+    """What a file was written with; None if it is not there, or was changed by others.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     try:
-        properties = decode_properties((folder / PROPERTIES).read_bytes())
+        properties = decode_properties(path.read_bytes())
         options = parse_jaas(properties["sasl.jaas.config"]).options
         return Connection(
             properties[_BOOTSTRAP],

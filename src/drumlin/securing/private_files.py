@@ -28,6 +28,15 @@ def write_private(path: Path, content: str) -> None:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
+    put_in_place(temporary, path)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Have a file take the place of another one of the same folder, durably.
+
+    Raises:
+        OSError: it cannot.
+    """
     temporary.rename(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -18,6 +18,8 @@ READY: Final = "ready"
 #: Sent to a broker, to ask for its part of an answer to the operator, or for its measures.
 INSPECT: Final = "inspect"
 MEASURE: Final = "measure"
+#: Sent by a broker, and to the others: what clients have used of their quotas.
+USED: Final = "used"
 #: The exit code of a broker that has logged why it could not start.
 EXIT_FAILED: Final = 1
 

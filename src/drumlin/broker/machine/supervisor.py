@@ -10,12 +10,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
 from drumlin.broker.login.machine_secret import new_secret
 from drumlin.broker.machine.operator import Operator
+from drumlin.broker.machine.usages import relay
 from drumlin.broker.machine.workers import NotStarted, Worker
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import is_empty, move_partitions, note_placed
@@ -129,6 +131,7 @@ class _Server:
                 secret,
                 authority,
                 session_s,
+                partial(relay, self._workers),
             )
         workers = list(self._workers.values())
         runs = [asyncio.create_task(each.run()) for each in workers]

@@ -25,6 +25,7 @@ from drumlin.broker.machine.greeting import (
     Greeting,
     receive_greeting,
 )
+from drumlin.broker.machine.usages import exchange_usages
 from drumlin.broker.start.broker import Broker
 from drumlin.broker.start.process import run_broker
 from drumlin.broker.start.process_setup import prepare_process
@@ -99,6 +100,7 @@ class _Member:
         assert self._channel is not None
         self._broker = broker
         self._channel.handle({INSPECT: self._inspect, MEASURE: self._measure})
+        exchange_usages(broker.client_quotas, self._channel)
         addresses = [each.address for each in broker.listeners]
         self._channel.tell(READY, addresses)
 

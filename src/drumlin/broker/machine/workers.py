@@ -15,12 +15,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.machine.greeting import EXIT_FAILED, READY, Greeting, greet
+from drumlin.broker.machine.greeting import EXIT_FAILED, READY, USED, Greeting, greet
 from drumlin.metadata.shared.channel import Channel
 
 if TYPE_CHECKING:
@@ -59,14 +59,20 @@ class Worker:
         secret: str,
         authority: Authority,
         silent_after_s: float,
+        relay: Callable[[int, Any], None],
     ) -> None:
-        """`silent_after_s`: a broker that is silent for this long is considered dead."""
+        """
+        Args:
+            silent_after_s: a broker that is silent for this long is considered dead.
+            relay: takes what clients have used at this broker, to tell it to the others.
+        """
         self.node_id = node_id
         self._greeting = Greeting(
             dict(properties), brokers, log_level, os.getpid(), dict(locks), secret
         )
         self._authority = authority
         self._silent_after_s = silent_after_s
+        self._relay = partial(relay, node_id)
         self._process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
         #: The broker's addresses; pending until it is ready for the first time.
@@ -132,6 +138,7 @@ class Worker:
         if self._stop.is_set():
             self.terminate()
         channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
+        channel.take(USED, self._relay)
         self._authority.connect(self.node_id, channel)
         has_ended = asyncio.Event()
         channel.start(has_ended.set)

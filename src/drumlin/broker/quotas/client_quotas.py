@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.quotas.connection_rates import ConnectionRates
@@ -10,6 +11,7 @@ from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, Entity, quotas_i
 from drumlin.broker.quotas.mutations import MutationQuota
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
+from drumlin.broker.quotas.untold import Untold, Used
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.metadata.store.changes import Change, ConfigsChanged
 
@@ -38,17 +40,18 @@ class ClientQuotas:
             )
         )
         self.connections = ConnectionRates(window)
-        self._limits = {
-            "producer_byte_rate": self.produced.limits,
-            "consumer_byte_rate": self.fetched.limits,
-            "request_percentage": self.request_time.limits,
-            "controller_mutation_rate": self.mutations.limits,
+        self._of_requests: dict[str, RateQuota | MutationQuota] = {
+            "producer_byte_rate": self.produced,
+            "consumer_byte_rate": self.fetched,
+            "request_percentage": self.request_time,
+            "controller_mutation_rate": self.mutations,
         }
+        self._all = self._of_requests | {CONNECTION_RATE: self.connections}
 
     @property
     def active(self) -> ClientQuotas | None:
         """This, if there is any limit of requests."""
-        return self if any(self._limits.values()) else None
+        return self if any(each.limits for each in self._of_requests.values()) else None
 
     def now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -80,8 +83,17 @@ class ClientQuotas:
         if IP in entity:
             self.connections.put(entity[IP], values.get(CONNECTION_RATE))
             return
-        for key, limits in self._limits.items():
-            limits.put(entity, values.get(key))
+        for key, quota in self._of_requests.items():
+            quota.limits.put(entity, values.get(key))
+
+    def share(self, untold: Untold) -> None:
+        """Note from now on what other brokers have to know."""
+        for key, quota in self._all.items():
+            quota.tell = partial(untold.add, key)
+
+    def hear(self, used: Used) -> None:
+        """Count what was used at another broker."""
+        self._all[used.key].hear(used, self.now_ms())
 
 
 def user_of(principal: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from drumlin.broker.quotas.limits import ClientLimits
+from drumlin.broker.quotas.limits import ClientLimits, Limit
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.token_bucket import TokenBucket
+from drumlin.broker.quotas.untold import Tell, Used
 from drumlin.broker.quotas.usages import Usages
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -20,6 +21,8 @@ class MutationQuota:
         self.window = window
         self.limits = ClientLimits()
         self._usages = Usages(TokenBucket)
+        #: Takes what is used here, if other brokers count it, too.
+        self.tell: Tell | None = None
 
     def for_request(
         self, user: str, client_id: str, now_ms: Callable[[], int], *, is_strict: bool
@@ -33,7 +36,12 @@ class MutationQuota:
         if limit is None:
             return None
         bucket = self._usages.of(limit.shared_by, now_ms())
-        return Mutations(bucket, self.window, limit.bound, now_ms, is_strict=is_strict)
+        return Mutations(bucket, self.window, limit, now_ms, self.tell, is_strict=is_strict)
+
+    def hear(self, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+        bucket = self._usages.of(used.owner, now_ms)
+        bucket.take(self.window, used.bound, used.amount, now_ms)
 
 
 class Mutations:
@@ -43,13 +51,14 @@ class Mutations:
         self,
         bucket: TokenBucket,
         window: Window,
-        bound: float,
+        limit: Limit,
         now_ms: Callable[[], int],
+        tell: Tell | None,
         *,
         is_strict: bool,
     ) -> None:
-        self._bucket, self._window, self._bound = bucket, window, bound
-        self._now_ms = now_ms
+        self._bucket, self._window, self._limit = bucket, window, limit
+        self._now_ms, self._tell = now_ms, tell
         self._is_strict = is_strict
         self._ends_ms = 0
 
@@ -63,12 +72,14 @@ class Mutations:
         if self._is_strict and self._owed_ms(now_ms):
             message = "The throttling quota has been exceeded."
             raise KafkaError(ErrorCode.throttling_quota_exceeded, message)
-        self._bucket.take(self._window, self._bound, partitions, now_ms)
+        self._bucket.take(self._window, self._limit.bound, partitions, now_ms)
+        if self._tell is not None:
+            self._tell(self._limit.shared_by, partitions, self._limit.bound)
         if not self._is_strict:
             self._owed_ms(now_ms)
 
     def _owed_ms(self, now_ms: int) -> int:
-        throttle_ms = self._bucket.throttle_ms(self._window, self._bound, now_ms)
+        throttle_ms = self._bucket.throttle_ms(self._window, self._limit.bound, now_ms)
         if throttle_ms:
             self._ends_ms = now_ms + throttle_ms
         return throttle_ms

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from drumlin.broker.quotas.limits import ClientLimits
+from drumlin.broker.quotas.limits import ClientLimits, Limit
 from drumlin.broker.quotas.rate import THROTTLE_MS_MAX, SampledRate, Window
+from drumlin.broker.quotas.untold import Tell, Used
 from drumlin.broker.quotas.usages import Usages
 
 
@@ -15,6 +16,8 @@ class RateQuota:
         self._throttle_ms_max = throttle_ms_max
         self.limits = ClientLimits()
         self._usages = Usages(SampledRate)
+        #: Takes what is used here, if other brokers count it, too.
+        self.tell: Tell | None = None
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client has used; returns the time for which it has to wait."""
@@ -23,7 +26,12 @@ class RateQuota:
             return 0
         usage = self._usages.of(limit.shared_by, now_ms)
         usage.record(self._window, value, now_ms)
+        self._note(limit, value)
         return self._throttle_ms(usage, limit.bound, now_ms)
+
+    def hear(self, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+        self._usages.of(used.owner, now_ms).record(self._window, used.amount, now_ms)
 
     def admit(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client is about to get, if it need not wait.
@@ -42,6 +50,7 @@ class RateQuota:
         if throttle_ms and used > 0:
             usage.record(self._window, -value, now_ms)
             return throttle_ms
+        self._note(limit, value)
         return 0
 
     def overdue_ms(self, user: str, client_id: str, now_ms: int) -> int:
@@ -52,6 +61,10 @@ class RateQuota:
         """The most that a client can get without having to wait in any case."""
         limit = self.limits.find(user, client_id)
         return None if limit is None else limit.bound * self._window.full_ms / 1000
+
+    def _note(self, limit: Limit, value: float) -> None:
+        if value and self.tell is not None:
+            self.tell(limit.shared_by, value, limit.bound)
 
     def _throttle_ms(self, usage: SampledRate, bound: float, now_ms: int) -> int:
         return min(usage.throttle_ms(self._window, bound, now_ms), self._throttle_ms_max)

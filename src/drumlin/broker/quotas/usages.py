@@ -25,7 +25,7 @@ class Usages(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._kept: dict[object, tuple[T, int]] = {}  # the longest unused first
+        self._kept: dict[Owner, tuple[T, int]] = {}  # the longest unused first
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -33,7 +33,7 @@ class Usages(Generic[T]):
     def of(self, owner: Owner, now_ms: int) -> T:
         """The usage of an owner, which is about to change."""
         kept = self._kept
-        key = _short(owner[0]), _short(owner[1])
+        key = shortened(owner)
         found = kept.pop(key, None)
         usage = self._make() if found is None else found[0]
         kept[key] = usage, now_ms
@@ -43,7 +43,12 @@ class Usages(Generic[T]):
         return usage
 
 
-def _short(name: str | Other) -> object:
+def shortened(owner: Owner) -> Owner:
+    """An owner by names that are not long."""
+    return _short(owner[0]), _short(owner[1])
+
+
+def _short(name: str | Other) -> str | Other:
     if isinstance(name, Other) or len(name) <= _NAME_MAX:
         return name
-    return blake2b(name.encode(errors="surrogatepass"), digest_size=32).digest()
+    return "\0" + blake2b(name.encode(errors="surrogatepass"), digest_size=32).hexdigest()

@@ -111,7 +111,7 @@ class Broker:
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
         self.authorizer = authorizer_of(config)
         self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
-        self._client_quotas = ClientQuotas(config, clock)
+        self.client_quotas = ClientQuotas(config, clock)
         self.quotas: ClientQuotas | None = None
         security_at = security_between_brokers(config, secret)
         self.peers = Peers(config, metadata.image, self.threads, security_at)
@@ -153,7 +153,7 @@ class Broker:
         self._router = Router(self)
         doors, rates = (
             doors_of(config, self._credentials(), secret),
-            self._client_quotas.connections,
+            self.client_quotas.connections,
         )
         self.server = Server(self._router, _limits(config), rates, bound, doors)
         self._limit_connections()
@@ -265,8 +265,8 @@ class Broker:
                 metadata.on_change(partial(follow, self.authorizer))
                 learn(self.authorizer, metadata.image)
             metadata.on_change(self._follow_quotas)
-            self._client_quotas.learn(metadata.image)
-            self.quotas = self._client_quotas.active
+            self.client_quotas.learn(metadata.image)
+            self.quotas = self.client_quotas.active
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
@@ -326,11 +326,11 @@ class Broker:
         rates = {BROKER: config.max_connection_creation_rate, **config.connection_rates()}
         is_one_of_many = len(config.listeners) > 1
         exempt = config.inter_broker_listener_name if is_one_of_many else None
-        self._client_quotas.connections.limit(rates, exempt)
+        self.client_quotas.connections.limit(rates, exempt)
 
     def _follow_quotas(self, change: Change) -> None:
-        self._client_quotas.follow(change)
-        self.quotas = self._client_quotas.active
+        self.client_quotas.follow(change)
+        self.quotas = self.client_quotas.active
 
     # -- stopping ----------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,6 +21,7 @@ from drumlin.cli.terminal.options import (
     examples,
 )
 from drumlin.cli.terminal.outcomes import for_each
+from drumlin.peer.security.secret import Secret
 
 _EXIT_USAGE: Final = 2
 
@@ -88,12 +91,15 @@ def passwd(
 ) -> None:
     """Change the password of a user, for the mechanisms that the user has.
 
-    Who is logged in stays so. Files with the old password are not changed.
+    Who is logged in stays so. If it is the user of --config, that file gets the new password, and
+    so do client.json and kcat.conf beside it; likewise those in --data.
     """
     with user_store(data, bootstrap, command_config) as store:
         known = _known(store, name)
         wanted = _mechanisms(mechanisms) if mechanisms else [*known]
-        store.put(name, read_password(name, password_file), wanted)
+        password = read_password(name, password_file)
+        with _own_files(data, bootstrap, command_config, name, password, wanted):
+            store.put(name, password, wanted)
     _show(name, "changed", wanted, as_json)
 
 
@@ -135,6 +141,37 @@ def remove(
             return True
 
         for_each("user", names, act, done="removed", as_json=as_json, otherwise="is no user")
+
+
+@contextlib.contextmanager
+def _own_files(
+    data: Path | None,
+    bootstrap: str,
+    command_config: Path | None,
+    name: str,
+    password: Secret,
+    mechanisms: list[str],
+) -> Iterator[None]:
+    """Have the user's files follow the change of the password; say what becomes of them."""
+    from drumlin.securing.client_files import MECHANISM, PROPERTIES
+    from drumlin.securing.own_files import OwnFiles, with_new_password
+
+    config = command_config if data is None else data / PROPERTIES
+    if config is None or MECHANISM not in mechanisms:
+        yield
+        return
+    address = bootstrap if data is None else None
+    files = OwnFiles()
+    try:
+        with with_new_password(config.absolute(), name, password, address) as files:
+            yield
+    finally:
+        for each in files.changed:
+            output.note(f"{each}: has the new password")
+        for each in files.left:
+            output.note(f"{each}: may not be changed here, or was by others: edit the password")
+        for each in files.beside:
+            output.note(f"{each}: has the new password, which may not count")
 
 
 def _known(store: UserStore, name: str) -> dict[str, int]:

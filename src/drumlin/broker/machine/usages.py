@@ -1,0 +1,81 @@
+"""What clients use at one broker of the machine, told to the others by way of the process that has
+started them.
+
+Owns when that is told, and how much at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.machine.greeting import USED
+from drumlin.broker.quotas.client_quotas import ClientQuotas
+from drumlin.broker.quotas.limits import Other
+from drumlin.broker.quotas.untold import Untold, Used
+from drumlin.metadata.shared.channel import Channel, encode_notification
+
+if TYPE_CHECKING:
+    from drumlin.broker.machine.workers import Worker
+
+#: The pause between two messages of a broker. What a client uses meanwhile it may use at each.
+_PAUSE_S: Final = 0.05
+#: The most that a message tells, as the receiver counts it in one turn.
+_SUMS_MAX: Final = 500
+#: A broker that leaves more than this unread is told no more until it has read.
+_WAITING_BYTES_MAX: Final = 1 << 20
+
+
+def exchange_usages(quotas: ClientQuotas, channel: Channel) -> None:
+    """Tell the other brokers what clients use at this one, and count what they use there."""
+
+    def hear(sums: list[Used]) -> None:
+        for each in sums:
+            quotas.hear(each)
+
+    channel.take(USED, hear, _read)
+    quotas.share(_Telling(channel).untold)
+
+
+class _Telling:
+    """The messages of this broker."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.untold = Untold(self._begin)
+
+    def _begin(self) -> None:
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell)
+
+    def _tell(self) -> None:
+        if not self._channel.waiting_bytes:  # else it is told later, with what comes meanwhile
+            self._channel.tell(USED, _written(self.untold.take(_SUMS_MAX)))
+        if self.untold:
+            self._begin()
+
+
+def relay(workers: Mapping[int, Worker], teller: int, sums: Any) -> None:
+    """Tell all brokers but one what clients have used at that one."""
+    frame = encode_notification(USED, sums)
+    for node_id, worker in workers.items():
+        channel = worker.channel
+        if node_id != teller and channel and channel.waiting_bytes < _WAITING_BYTES_MAX:
+            channel.send(frame)
+
+
+def _written(sums: list[Used]) -> list[list[Any]]:
+    def name(of: str | Other) -> str | None:
+        return None if isinstance(of, Other) else of
+
+    return [[key, *map(name, owner), amount, bound] for key, owner, amount, bound in sums]
+
+
+def _read(sums: list[list[Any]]) -> list[Used]:
+    def name(written: str | None) -> str | Other:
+        return Other.NONE if written is None else written
+
+    return [
+        Used(key, (name(user), name(client_id)), amount, bound)
+        for key, user, client_id, amount, bound in sums
+    ]
