@@ -35,6 +35,8 @@ def test_all_that_is_missing_is_said_at_once(captured: Captured) -> None:
         "CREATE TABLE late (a int PRIMARY KEY DEFERRABLE)",
         "CREATE UNLOGGED TABLE fast (a int PRIMARY KEY)",
         "CREATE TABLE none (a int PRIMARY KEY)",
+        'CREATE TABLE "my item" (a int PRIMARY KEY)',
+        "CREATE TABLE tablé (a int PRIMARY KEY)",
         "ALTER TABLE none REPLICA IDENTITY NOTHING",
         f"CREATE ROLE reader_{captured.name} LOGIN",
     )
@@ -50,6 +52,8 @@ def test_all_that_is_missing_is_said_at_once(captured: Captured) -> None:
         'ALTER TABLE "public"."none" REPLICA IDENTITY DEFAULT',
         f'GRANT SELECT ON "public"."bare" TO "reader_{captured.name}"',
         "CREATE PUBLICATION",
+        "table public.my item: no topic can be called 'public.my item'",
+        "table public.tablé: no topic can be called 'public.tablé'",
     ):
         assert each in told
     with pytest.raises(CaptureRefused, match=r"no table matches shop\.\*: there are public\.bare"):

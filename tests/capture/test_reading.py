@@ -59,6 +59,35 @@ def test_a_table_that_comes_while_it_runs(captured: Captured) -> None:
     assert captured.said().count("rows read") == 1
 
 
+@pytest.mark.parametrize("look_s", [0.1, 60])
+def test_a_table_that_its_owner_publishes(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch, look_s: float
+) -> None:
+    """It is found soon, and at its first change if that comes sooner; others hold nothing up."""
+    monkeypatch.setattr(following, "LOOK_S", look_s)
+    owner, user = captured.url, f"capturer_{captured.name}"
+    captured.run(
+        f"CREATE ROLE {user} LOGIN REPLICATION",
+        f"ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {user}",
+        "CREATE TABLE first (id int PRIMARY KEY)",
+    )
+    drumlin.capture.setup(owner, name=captured.name)
+    captured.url = captured.server.url(captured.name, user)
+    captured.start_here()
+    captured.url = owner
+    captured.await_all()
+    captured.run('CREATE TABLE "no topic" (id int PRIMARY KEY)', "CREATE TABLE later (LIKE first)")
+    captured.run("ALTER TABLE later ADD PRIMARY KEY (id)", "INSERT INTO later VALUES (1)")
+    statement = f'ALTER PUBLICATION drumlin_{captured.name} ADD TABLE ONLY "public"."later"'
+    if look_s < 1:
+        wait_until(lambda: "may not publish table public.later" in captured.said(), "the reason")
+    captured.run(statement, *(["INSERT INTO later VALUES (2)"] if look_s > 1 else ()))
+    wait_until(lambda: "public.later: " in captured.said(), "the table to be read")
+    captured.await_all()
+    captured.check_equal("first", "later")
+    assert captured.said().count("no topic can be called") == 1
+
+
 def test_rows_of_transactions_that_began_before(captured: Captured) -> None:
     """Neither the stream has them, nor a piece that is read too early."""
     captured.run("CREATE TABLE first (id int PRIMARY KEY)", "CREATE TABLE left_out (n int)")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.changes import Changes
 from drumlin.capture.database import catalog, checks
+from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.stream import Stream
 from drumlin.capture.database.streamed import StreamedTransactions
 from drumlin.capture.database.waiting import Stopped
@@ -67,7 +68,7 @@ class Following:
         changed_lsn: int,
         definition: Definition,
         reading: Reading,
-        left_out: set[int],
+        left_out: Mapping[int, str | None],
         progress: Progress,
     ) -> None:
         self._options, self._run = options, run
@@ -108,7 +109,8 @@ class Following:
             await_reason(self._output, self._definition, self._run, self._options.should_stop)
             raise
         except CaptureError:
-            if self._has_lost_topic():  # what is missing there may be all that is wrong
+            # A topic that was made anew, or a new table, may be all that is wrong.
+            if self._has_lost_topic() or self._has_new_tables(self._tables()):
                 raise BeginAgain from None
             raise
 
@@ -283,10 +285,8 @@ class Following:
             return
         self._look_at_s = now_s + LOOK_S
         wal_limit.check(self._connection, self._options)
-        every = catalog.tables(self._connection, Names(self._options.name).publication)
-        known = {each.oid for each in self._definition.tables}
-        matching = checks.chosen(every, self._options.tables)
-        if any(each.oid not in known | self._left_out for each in matching):
+        every = self._tables()
+        if self._has_new_tables(every):
             raise BeginAgain
         heed(self._output, self._definition, self._run)
         plan.refuse(plan.made_anew(self._definition, every))
@@ -294,6 +294,17 @@ class Following:
             raise BeginAgain
         if not self._changes.in_transaction:
             self._look_at_partitions()
+
+    def _tables(self) -> list[FoundTable]:
+        return catalog.tables(self._connection, Names(self._options.name).publication)
+
+    def _has_new_tables(self, every: list[FoundTable]) -> bool:
+        """Whether tables that are not captured now can be, or not for another reason than told."""
+        known = {each.oid for each in self._definition.tables}
+        matching = checks.chosen(every, self._options.tables)
+        others = [each for each in matching if each.oid not in known]
+        names = Names(self._options.name)
+        return plan.has_changed(self._connection, self._options, names, others, self._left_out)
 
     def _has_lost_topic(self) -> bool:
         ids = self._output.topic_ids(self._definition.topics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,7 +95,7 @@ def look(
         tables = [each for each in every if each.oid in oids]
         for each in matching:
             if each.oid not in oids:
-                why = _why_not(each, publication, names, server)
+                why = why_not(each, publication, names, options.prefix, server)
                 if why is None:
                     added.append(each)
                 else:
@@ -119,18 +119,41 @@ def look(
         patterns = ", ".join(options.tables)
         problems.append(Problem(f"no table matches {patterns}", f"there are {shown}"))
     problems += checks.table_problems(tables, server)
+    refused_names = _refused_names(tables, options.prefix) if known is None else []
     if tables or added:
         published = [each for each in (*tables, *added) if each not in unpublished]
         problems += checks.publication_problems(
             names.publication, publication, published, every, server
         )
-    refuse(problems)
+    refuse([*problems, *refused_names])
     has_publication = publication is not None
     return Found(server, slot, tables, has_publication, added, unpublished, left_out)
 
 
-def _why_not(
-    table: FoundTable, publication: Publication | None, names: Names, server: Server
+def has_changed(
+    connection: psycopg.Connection[Any],
+    options: CaptureOptions,
+    names: Names,
+    others: Collection[FoundTable],
+    left_out: Mapping[int, str | None],
+) -> bool:
+    """Whether any of these tables can be added to the capture, or not, as was not known before.
+
+    `left_out`: the reasons why it was not, by oid; None: no such reason.
+    """
+    if not others:
+        return False
+    publication = catalog.publication(connection, names.publication)
+    server = catalog.server(connection)
+    return any(
+        each.oid not in left_out
+        or left_out[each.oid] != why_not(each, publication, names, options.prefix, server)
+        for each in others
+    )
+
+
+def why_not(
+    table: FoundTable, publication: Publication | None, names: Names, prefix: str, server: Server
 ) -> str | None:
     """The reason why a table cannot be added to an existing capture; None: it can."""
     problems = checks.table_problems([table], server)
@@ -143,7 +166,18 @@ def _why_not(
         elif table.kind == "p" and not publication.is_by_root:
             cure = f"ALTER PUBLICATION {names.publication} SET (publish_via_partition_root)"
             problems.append(Problem(f"table {table.full_name} is partitioned", cure))
-    return ". ".join(map(str, problems)) if problems else None
+    return ". ".join(map(str, [*problems, *_refused_names([table], prefix)])) or None
+
+
+def _refused_names(tables: Iterable[FoundTable], prefix: str) -> list[str]:
+    """A sentence for each table whose name makes no valid topic name."""
+    refused = []
+    for each in tables:
+        try:
+            topic_of(prefix, each.schema, each.name)
+        except CaptureRefused as error:
+            refused.append(str(error))
+    return refused
 
 
 def publish_added(
@@ -183,7 +217,7 @@ def made_anew(
     return found
 
 
-def refuse(problems: Iterable[Problem]) -> None:
+def refuse(problems: Iterable[Problem | str]) -> None:
     """Raise the problems, if there are any.
 
     Raises:

@@ -61,7 +61,8 @@ class Session:
         self.options, self._client, self.run = options, client, run
         self._names, self._progress = Names(options.name), progress
         self._needed: set[str] = set()
-        self._left_out: set[int] = set()  # tables reported as not captured
+        #: By oid, tables reported as not captured: what `plan.why_not` said of them.
+        self._left_out: dict[int, str | None] = {}
         self._has_begun = self._is_paused_told = self._is_failover_told = False
         #: Whether database and log were ever reached, so that their addresses must be right.
         self.has_connected = self.has_reached_log = False
@@ -228,28 +229,27 @@ class Session:
             raise
 
     def _more(self, found: Found, definition: Definition) -> list[Table]:
-        """The tables to add to an existing capture; none if any of them cannot be added."""
-        try:
-            more = [
-                plan.as_table(each, self.options.prefix)._replace(is_read=False)
-                for each in found.added
-            ]
-            # A new table takes over the topic of a dropped table with the same name.
-            present = {each.oid for each in found.tables}
-            others = [each for each in definition.tables if each.oid in present]
-            plan.check_topics([*others, *more], self._names.topic)
-            if more:
-                topics = [each.topic for each in more]
-                outputs.check_own(self._client, self._names, topics)
-        except CaptureRefused as error:
-            self.options.tell(f"not captured: {error}")
-            self._left_out.update(each.oid for each in found.added)
-            return []
+        """The tables to add to an existing capture."""
+        # A new table takes over the topic of a dropped table with the same name.
+        present = {each.oid for each in found.tables}
+        others = [each for each in definition.tables if each.oid in present]
+        more: list[Table] = []
+        for each in found.added:
+            table = plan.as_table(each, self.options.prefix)._replace(is_read=False)
+            try:
+                plan.check_topics([*others, *more, table], self._names.topic)
+                outputs.check_own(self._client, self._names, [table.topic])
+            except CaptureRefused as error:
+                if each.oid not in self._left_out:
+                    self.options.tell(f"not captured: {error}")
+                self._left_out[each.oid] = None
+            else:
+                more.append(table)
         return more
 
     def _tell_tables(self, found: Found) -> None:
         for oid, why in found.left_out.items():
-            if oid not in self._left_out:
+            if self._left_out.get(oid) != why:
                 self.options.tell(f"not captured, as it came later: {why}")
         self._left_out.update(found.left_out)
 
