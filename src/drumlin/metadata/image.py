@@ -25,12 +25,12 @@ class ResourceType(enum.IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
-    #: A user's SCRAM credentials, by mechanism: secrets, of which no request tells more than
-    #: DescribeUserScramCredentials does.
+    #: A user's SCRAM credentials, by mechanism. They are secrets: no request reveals more of them
+    #: than DescribeUserScramCredentials.
     USER = 256
     #: A resource pattern of ACLs; the keys are its ACLs.
     ACL = 257
-    #: An owner of client quotas, called by its path in ZooKeeper: users/alice/clients/<default>.
+    #: An owner of client quotas, named by its path in ZooKeeper: users/alice/clients/<default>.
     QUOTA = 258
     #: A delegation token.
     TOKEN = 259
@@ -56,7 +56,7 @@ class Endpoint:
     listener: str
     host: str
     port: int
-    #: The security protocol, for tools that read ZooKeeper; no other store tells it to others.
+    #: The security protocol, for tools that read ZooKeeper; other stores do not publish it.
     protocol: str = "PLAINTEXT"
 
 

@@ -83,7 +83,7 @@ class Denied(KafkaError):
 
 
 def lacking(api_name: str, code: ErrorCode) -> str | None:
-    """The right that is missing where a broker answers a request with this code."""
+    """The right that is missing if a broker answers a request with this code."""
     return _RIGHTS.get((api_name, code))
 
 

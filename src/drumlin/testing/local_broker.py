@@ -85,7 +85,7 @@ class Broker:
 
     @property
     def librdkafka(self) -> dict[str, str]:
-        """The settings of clients such as confluent-kafka; of a secure broker with a login."""
+        """The settings of clients such as confluent-kafka, with a login if the broker is secure."""
         if not self.is_secure:
             return {"bootstrap.servers": self.bootstrap}
         found: dict[str, str] = json.loads((self.data / "client.json").read_text())
@@ -252,8 +252,8 @@ def broker(
             temporary folder, which is removed with the broker.
         port: the port of 127.0.0.1 to listen on; by default any free one.
         timeout_s: the time that the broker may take to be ready.
-        secure: clients need TLS and a login, as with `drumlin server --secure`: those in
-            `librdkafka`, `properties` and `security` are its administrator's.
+        secure: clients need TLS and a login, as with `drumlin server --secure`. The logins in
+            `librdkafka`, `properties` and `security` are the administrator's.
 
     Raises:
         BrokerFailed: the broker did not start; or it had ended by itself before the block ended.

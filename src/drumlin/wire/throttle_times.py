@@ -32,7 +32,8 @@ def with_throttle_ms(api: str, version: int, parts: list[Any], throttle_ms: int)
     if _is_first(api, version):
         return _replaced(parts, _body_at(api, version), throttle_ms)
     if api == _PRODUCE:
-        # At the end, but for the tags; those that are not empty are a part of their own.
+        # The throttle time is last, except for the tags. If these are not empty, they are a
+        # separate part.
         is_followed = len(parts) == 1 and has_flexible_response_header(api, version)
         return _replaced(parts, len(parts[0]) - (5 if is_followed else 4), throttle_ms)
     if not _has_throttle_time(api, version):

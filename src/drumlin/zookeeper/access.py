@@ -18,7 +18,7 @@ _OWN: Final = "zookeeper.ssl.keystore.location"
 _OWN_PASSWORD: Final = "zookeeper.ssl.keystore.password"  # noqa: S105 - the name of a key
 _CHECKS_HOST: Final = "zookeeper.ssl.endpoint.identification.algorithm"
 _VERSIONS: Final = "zookeeper.ssl.enabled.protocols"
-#: Where the one above is not set.
+#: Used if the key above is not set.
 _VERSION: Final = "zookeeper.ssl.protocol"
 _DIGEST: Final = "drumlin.zookeeper.digest"
 _SET_ACL: Final = "zookeeper.set.acl"
@@ -29,7 +29,7 @@ class ZooKeeperAccess(NamedTuple):
     authenticated.
 
     digest: "user:password" for ZooKeeper's digest scheme.
-    sets_acl: whether only that user, or who shows the same certificate, may change new nodes;
+    sets_acl: whether only that user, or a client with the same certificate, may change new nodes;
         everyone may read them.
     trusted: a file with the CA certificates to trust.
     own: a file with the client certificate and its key, if ZooKeeper requires one.
@@ -60,7 +60,7 @@ class ZooKeeperAccess(NamedTuple):
         if self.sets_acl:
             options["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
         if self.is_encrypted:
-            self.context()  # without what is wrong, kazoo would just fail to connect
+            self.context()  # checked first, as kazoo would fail without the reason
             options |= {"use_ssl": True, "verify_certs": True}
         return options
 

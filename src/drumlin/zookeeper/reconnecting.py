@@ -23,8 +23,8 @@ _PAUSE_S: Final = 0.5
 
 
 def reconnecting_client(tls: Callable[[], ssl.SSLContext], **options: Any) -> KazooClient:
-    """A client that reconnects after any error of its connection. `tls`: for one that is to be
-    encrypted; kazoo's own would trust all that the system trusts.
+    """A client that reconnects after any error of its connection. `tls`: returns the context of an
+    encrypted connection, as kazoo's own context would trust every CA that the system trusts.
     """
     handler = _Handler()
     handler.tls = tls

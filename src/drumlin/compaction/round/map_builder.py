@@ -112,7 +112,7 @@ class MapBuilder:
             yield from steps.finish(functools.partial(self._decompress, run))
 
     def _follow(self, batch: memoryview, header: BatchHeader, where: str) -> bool:
-        """Update the transactions; False if no key of the batch belongs into the map."""
+        """Update the transactions; False if no key of the batch belongs in the map."""
         if header.is_control:
             self._transactions.take_marker(header, marker_in(batch, header, where))
             return False

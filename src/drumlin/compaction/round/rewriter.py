@@ -373,7 +373,7 @@ class Rewriter:
         """Write into as many files as needed, batch by batch.
 
         A batch that was compressed again, or got a delete horizon, may be larger than before. Or
-        the segment's last batch fits the index, but its end offset is far beyond, and does not.
+        the last batch fits into the index, but the segment's end offset, far beyond, does not.
         """
         self._continue_from(self._progress)
         self._entries = []

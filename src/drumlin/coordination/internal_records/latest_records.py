@@ -153,7 +153,7 @@ class LatestRecords:
         Records that are put into one of the `known` places are omitted.
         """
         others = self._last if self._kept is None else self._last.copy()
-        if known is not None and others:  # a key may have a record on both sides
+        if known is not None and others:  # a key may have a record in both places
             elsewhere = {key[: -_NUMBER.size] for key in others}
             known = known._replace(unknown=known.unknown | elsewhere)
         for key, last in () if self._kept is None else self._kept.items(known):

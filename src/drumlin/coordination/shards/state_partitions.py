@@ -133,7 +133,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         self._is_closed = False
 
     def begin(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition that this broker leads since `leader_epoch`, unless the broker is
+        """Load a partition that this broker has led since `leader_epoch`, unless the broker is
         stopping.
         """
         if self._is_closed:

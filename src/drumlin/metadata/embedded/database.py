@@ -27,7 +27,7 @@ from drumlin.metadata.image import (
 )
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
-#: What the owner's group and all others may do with a file.
+#: The permission bits of a file's group and of all others.
 _OTHERS: Final = 0o077
 #: Keys of the table `cluster`.
 CLUSTER_ID: Final = "cluster_id"
@@ -296,9 +296,10 @@ def _brokers(state: PartitionState) -> list[Any]:
 
 
 def close_to_others(path: Path) -> None:
-    """Let its owner alone read the file, which has credentials of users.
+    """Let only the owner read the file, as it has users' credentials.
 
-    SQLite gives its journals the mode of the file. Where it cannot be opened, SQLite says why.
+    SQLite gives its journals the mode of the file. If the file cannot be opened, SQLite itself
+    reports that later.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -146,8 +146,8 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     if len(back) >= needed:
         return best
     if len(known) >= needed and best == _longest(state, known):
-        return best  # enough have returned, though perhaps not alive, and none had more
-    return NO_LEADER  # unlike in Apache Kafka, not even the last leader: another has more
+        return best  # enough have returned, even if some died again, and none has more records
+    return NO_LEADER  # Kafka would elect the last leader, but another may have more records
 
 
 def is_nothing_left(state: PartitionState) -> bool:

@@ -1,6 +1,6 @@
 """Stores of keys and certificates: PKCS12 as PEM, and JKS, which is refused.
 
-No library that is still looked after reads JKS, which Java itself has left for PKCS12.
+No maintained library reads JKS, which Java itself has replaced by PKCS12.
 `cryptography`, which takes a while to import, is imported only to read a store.
 """
 
@@ -43,8 +43,8 @@ def refusal_of_jks(path: str) -> str:
 
 
 def pem_of_pkcs12(data: bytes, password: str | None, *, what: str, holds_key: bool = False) -> str:
-    """All certificates of a store; of one that `holds_key` the first key, unencrypted, and its
-    chain, the key's own certificate first.
+    """All certificates of a store. With `holds_key`: the store's key, unencrypted, then the key's
+    certificate and its chain.
 
     Raises:
         SecurityOptionError: the store cannot be read, or not with this password.
@@ -75,7 +75,7 @@ def pem_of_pkcs12(data: bytes, password: str | None, *, what: str, holds_key: bo
 
 
 def _chain(own: list[Certificate], others: list[Certificate]) -> list[Certificate]:
-    """The certificate and those that have signed it: other keys of the store have theirs."""
+    """The certificate and those that have signed it; the store may hold other chains, too."""
     chain, left = [*own], [*others]
     while chain:
         signers = [each for each in left if each.subject == chain[-1].issuer]

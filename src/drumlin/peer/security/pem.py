@@ -1,7 +1,7 @@
 """Certificates and keys as PEM, from a file or from an option's text.
 
-What a file holds is looked at, not its name: PEM, or a PKCS12 store. No error message shows its
-contents.
+A file is recognized as PEM or as a PKCS12 store by its contents, not by its name. No error message
+shows the contents.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _FILE_BYTES_MAX: Final = 16 << 20
 
 
 def pem_of(given: str, what: str, *, holds_key: bool = False, password: str | None = None) -> str:
-    """The PEM blocks of a file or of a text, with their line breaks restored; or those of a store.
+    """The PEM blocks of a text, of a PEM file (with line breaks restored), or of a PKCS12 store.
 
-    `password` is the store's. It may as well be that of an encrypted key, which stays encrypted.
+    `password` is that of the store, or of an encrypted key in PEM, which stays encrypted.
 
     Raises:
-        SecurityOptionError: the file does not exist, or is neither; or the store cannot be read.
+        SecurityOptionError: the file does not exist or has another format, or the store cannot be
+            read.
     """
     data = b"" if is_pem(given) else _content(given, what)
     if is_pkcs12(data):

@@ -50,7 +50,7 @@ _TLS: Final = (
     "ssl.key.password",
 )
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
-#: A function of Python, which Kafka's clients do not know.
+#: The name of a Python function; Kafka's clients do not have this property.
 _PROVIDER: Final = "sasl.oauthbearer.token.provider"
 _OAUTH: Final = {
     _ENDPOINT: "",
@@ -137,8 +137,8 @@ class _Properties:
                 raise self.error(name, f"there is no such option here{hint}")
 
     def store_password(self, store: str, hint: str) -> str | None:
-        """The password of a store, whose type is checked. Only the file tells what it is: Java's
-        tools give PKCS12 stores names that end with .jks, and Java reads them as either.
+        """The password of a store; also checks the given type. PKCS12 and JKS are distinguished
+        later, by the file's content: like Java, this accepts a PKCS12 store named `.jks`.
         """
         kind = (self.get(f"{store}.type") or "").strip().upper()
         location, password = self.get(f"{store}.location"), self.get(f"{store}.password")

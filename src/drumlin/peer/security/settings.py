@@ -45,8 +45,9 @@ class Tls:
     """TLS for a connection. Certificates and keys are given as paths of files, or as PEM text.
 
     A file is PEM, or a PKCS12 store. `ca` has the CA certificates to trust, by default the
-    system's; `ca_password` is that of a store. `certificate` is the client's certificate with its
-    chain, and may include the key, as a store does. `key_password` is that of the key or the store.
+    system's; `ca_password` is its password if it is a store. `certificate` is the client's
+    certificate with its chain, and may include the key, as a store does. `key_password` is the
+    password of the key or of the store.
     """
 
     ca: str | None = None
@@ -90,7 +91,7 @@ class Plain:
 class Scram:
     """SASL SCRAM, in which both sides prove that they know the password, and neither sends it.
 
-    `shown_as`: the mechanism's name in the handshake, where it is not SCRAM's.
+    `shown_as`: the mechanism's name in the handshake, if it differs from SCRAM's.
     """
 
     username: str
@@ -111,14 +112,15 @@ class Scram:
 class OAuthBearer:
     """SASL OAUTHBEARER, with a token from a function or an OAuth endpoint.
 
-    `token` is a function, or the name of one that can be imported, "module:function". It is called
-    in a thread whenever a token is needed, with `token_arguments`; what it returns is awaited if it
-    can be, in the event loop of the client. It gives the token; or the token and when it expires,
-    in seconds or milliseconds since 1970; of a JWT that is known. If it raises ConnectionError or
-    TimeoutError, or if it has given tokens before, it is called again, just as an unreachable
-    broker is retried. Without `token`,
-    `token_endpoint` grants tokens for the client credentials, over TLS with `token_tls`, which by
-    default trusts the system's certificates.
+    `token` is a function, or its importable name, "module:function". It is called in a thread with
+    `token_arguments` whenever a token is needed; an awaitable result is awaited in the client's
+    event loop. The result is the token, or a pair of the token and the time when it expires, in
+    seconds or milliseconds since 1970; a JWT contains that time itself. If the function raises
+    ConnectionError or TimeoutError, or any error after it has returned a token before, it is called
+    again, just as an unreachable broker is retried.
+
+    Without `token`, `token_endpoint` grants tokens for the client credentials, over TLS with
+    `token_tls`, which by default trusts the system's certificates.
     """
 
     token: Callable[..., Any] | str | None = field(default=None, repr=False)

@@ -1,8 +1,8 @@
 """A provider of tokens: a user's function, which is called in a thread and may be asynchronous.
 
-It may be given by its name, `module:function`, so that settings in a file or in an option find it
-wherever it can be imported. What it raises is told by type and place: the text of an error, like
-the frames of a traceback, may have the token in it.
+The function may be given by its name, `module:function`, so that a file or an option can name it.
+An exception that it raises is reported only by its type and place, since the text of an error, like
+the frames of a traceback, may contain the token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from drumlin.peer.security.claims import lifetime_of
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError
 from drumlin.peer.security.token_endpoint import Token
 
-#: An expiry below is no time since 1970; from the second on it is one in milliseconds.
+#: A smaller expiry is refused, as it would be in the past; from the second number on, an expiry is
+#: in milliseconds.
 _SECONDS_MIN: Final = 1e9
 _MILLISECONDS_MIN: Final = 1e11
 _EXPIRY_MAX: Final = 1e15
@@ -34,7 +35,8 @@ class TokenProvider:
         """Import the function, if a name is given.
 
         Raises:
-            SecurityOptionError: it cannot be imported, or does not take the login's arguments.
+            SecurityOptionError: the function cannot be imported, or does not accept the login's
+                arguments.
         """
         assert login.token is not None
         self._name = login.token if isinstance(login.token, str) else _name_of(login.token)
@@ -47,12 +49,12 @@ class TokenProvider:
         return f"token provider {self._name}"
 
     async def token(self) -> Token:
-        """Call the function. What it returns is awaited, if it can be.
+        """Call the function, and await its result if that is awaitable.
 
         Raises:
-            AuthenticationFailed: it raised an error, or what it gave is no token.
-            ConnectionLost: it raised ConnectionError or TimeoutError; or any error, but has given
-                tokens before: it is set up rightly, and what it asks is away.
+            AuthenticationFailed: the function raised an error, or its result is not a token.
+            ConnectionLost: the function raised ConnectionError or TimeoutError; or any error after
+                it has returned a token before, as then the failure is probably temporary.
         """
         answer = await asyncio.to_thread(self._call)
         if inspect.isawaitable(answer):
@@ -113,11 +115,11 @@ class TokenProvider:
     def _check_arguments(self) -> None:
         try:
             signature = inspect.signature(self._function)
-        except ValueError:  # one that is not written in Python may have none
+        except ValueError:  # a function that is not written in Python may have no signature
             return
         try:
             signature.bind(**self._arguments)
-        except TypeError as error:  # has names in it, and no values
+        except TypeError as error:  # its text has names of arguments, but no values
             raise SecurityOptionError(f"{self}: {error}") from None
 
 
@@ -128,7 +130,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _place_of(traceback: TracebackType | None) -> str:
-    """The line of the error in the innermost frame, as far as there is one in the function."""
+    """The file and line where the error was raised; empty if no frame is inside the function."""
     if traceback is None or traceback.tb_next is None:
         return ""
     while traceback.tb_next is not None:

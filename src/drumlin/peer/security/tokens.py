@@ -28,7 +28,7 @@ class TokenSource:
         """Import the provider, if it is given by name.
 
         Raises:
-            SecurityOptionError: that cannot be done, or the endpoint is none.
+            SecurityOptionError: the provider cannot be imported, or the endpoint is invalid.
         """
         self._provider = None if login.token is None else TokenProvider(login)
         self._endpoint = TokenEndpoint(login) if login.token is None else None

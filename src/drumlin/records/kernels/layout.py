@@ -19,7 +19,7 @@ BODY_MAX_TIMESTAMP: Final = 6
 BODY_ATTRIBUTES: Final = 7
 BODY_LAST_OFFSET: Final = 8
 BODY_WIDTH: Final = 9
-#: In place of a start: where the previous body's records end; of an end: where the records end.
+#: As a start: the end of the previous body's records. As an end: wherever the records end.
 OPEN: Final = -1
 
 # The state of `find_bodies`: its position, the rows written to the table, the wanted offsets.

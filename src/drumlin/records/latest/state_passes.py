@@ -1,4 +1,4 @@
-"""Computing the state of a log in bounded memory, by reading the log several times; or in pieces.
+"""Computing the state of a log in bounded memory: by reading the log several times, or in pieces.
 
 A pass keeps the keys of one share of the hash space. If these take too much memory, the share is
 halved: the pass continues with one half, and a later pass reads the log again for the other.
@@ -45,9 +45,9 @@ def passes(
 
 
 def pieces(read: Iterable[pa.RecordBatch], memory_bytes: int) -> Iterator[LatestRows]:
-    """The last rows, with tombstones, of one piece of a log after the other, in one reading.
+    """The last rows, with tombstones, of each piece of a log, in a single reading.
 
-    Those of a later piece replace those of earlier ones, as where they are put into a store.
+    Rows of a later piece replace those of earlier pieces: the caller may put them into a store.
 
     Args:
         read: rows for `LatestRows`.

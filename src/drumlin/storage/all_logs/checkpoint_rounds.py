@@ -35,7 +35,8 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
 
     def current_recovery_points() -> PartitionOffsets:
         reached = recovery_points | {key: log.recovery_point for key, log in logs().items()}
-        # Between reading and writing the recovery points: gaps below those are not searched again.
+        # Written after the recovery points are read and before they are written, since a start
+        # does not search for gaps below recovery points.
         directory.kept_deletions.write(current_kept_deletions)
         return reached
 

@@ -120,7 +120,8 @@ class PartitionLog(LogState):
                 state = self.producer_state
                 duplicate = state.check_client_batch(header, base_offset, verification)
             except KafkaError:
-                # Out of order as earlier batches could not be written; the producer retries them.
+                # If the log dir is offline, earlier batches failed, so this one is only out of
+                # order.
                 self.log_directory.check_writable()
                 raise
             if duplicate is not None:

@@ -83,8 +83,9 @@ class SegmentSwap:
 
         Raises:
             SegmentsChanged: nothing was changed, and the new files are removed.
-            KafkaError: KAFKA_STORAGE_ERROR; nothing was changed, either.
-            OSError: nor then, unless the swap `is_applied`: the next swap or start finishes it.
+            KafkaError: KAFKA_STORAGE_ERROR; nothing was changed.
+            OSError: nothing was changed, unless the swap `is_applied`: then the next swap or start
+                finishes it.
         """
         try:
             self.prepare()

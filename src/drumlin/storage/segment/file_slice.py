@@ -92,7 +92,7 @@ class FileSlice:
         """The position in the file and the header of each whole batch.
 
         Raises:
-            BlockingIOError: a header is not in memory, and it must not block.
+            BlockingIOError: a header is not in memory, and the call must not block.
         """
         how = self._files.read_at if may_block else self._files.read_resident_at
         end = self.position + self.size

@@ -213,8 +213,8 @@ class IndexFile:
     ) -> Entry | None:
         """Search the first `count` entries for `floor`, block by block; the last block is kept.
 
-        The first guess is by interpolation, mostly right as offsets are spread evenly, then by
-        bisection.
+        The first guess is by interpolation, which is mostly right, as offsets are spread evenly;
+        later guesses are by bisection.
         """
         size, found = self.LAYOUT.size, None
         low, high = 0, count  # entries before `low` are at most `target`, those from `high` above

@@ -108,7 +108,7 @@ class SegmentList:
 
         Raises:
             BlockingIOError: the device has to be read, or there are very many transactions to
-                check, and it must not block.
+                check, and the call must not block.
         """
         found: list[AbortedTransaction] = []
         looked_at = 0

@@ -23,7 +23,7 @@ class SyncCount:
         self._noted += 1
 
     def sync(self, sync: Callable[[], object]) -> None:
-        """Call `sync` if any change is not durable; after an error it still is not."""
+        """Call `sync` if any change is not durable; after an error, the changes still are not."""
         noted = self._noted
         if noted != self._synced:
             sync()

@@ -98,7 +98,7 @@ class TopicOffsets(NamedTuple):
     offsets: Sequence[int]
     leader_epochs: Sequence[int]
     metadata: Sequence[bytes] | None = None
-    """As UTF-8; None where no offset has any."""
+    """As UTF-8; None if no offset has metadata."""
     begins: bool = True
     """Whether this is the first piece of the topic."""
 

@@ -23,7 +23,8 @@ from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
-#: From this version on, a client that asked another broker gets the leader's name (KIP-951).
+#: From this version on, the answer names the leader to a client that asked another broker
+#: (KIP-951).
 LEADERS_FROM: Final = 10
 _LEADER_TAG: Final = 0
 _UNKNOWN_OFFSET: Final = -1

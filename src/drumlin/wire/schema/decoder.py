@@ -35,7 +35,8 @@ UNREADABLE: Final = (
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: The maximum of tagged fields per structure; Kafka's have at most four, but one takes two bytes.
+#: The most tagged fields in a structure. Kafka's structures have at most four, but as a field takes
+#: only two bytes, a peer could send very many.
 TAGGED_FIELDS_MAX: Final = 32
 
 

@@ -28,7 +28,7 @@ Encode = Callable[[Any, Parts], None]
 _STRUCTS_AT_ONCE: Final = 64
 #: Arrays of fewer numbers have a format of their own, which includes the length.
 _FEW: Final = 16
-#: A string of so many characters fits into the most bytes, whatever they are.
+#: Any string of at most this many characters fits into the maximum of bytes.
 _SURELY_FITS: Final = STRING_BYTES_MAX // 4
 _compiled: dict[tuple[type[Any], int, bool, bool], Encode] = {}
 
@@ -307,20 +307,20 @@ def put_compact_string_bytes(buffer: bytearray, encoded: bytes) -> None:
 
 
 def put_cut_string(buffer: bytearray, value: str | None) -> None:
-    """Like `put_string`, but only the beginning of a value that is too long."""
+    """Like `put_string`, but puts only the beginning of a value that is too long."""
     if value is not None and len(value) > _SURELY_FITS:
         value = beginning(value, STRING_BYTES_MAX)
     put_string(buffer, value)
 
 
 def put_cut_compact_string(buffer: bytearray, value: str | None) -> None:
-    """Like `put_compact_string`, but only the beginning of a value that is too long."""
+    """Like `put_compact_string`, but puts only the beginning of a value that is too long."""
     if value is not None and len(value) > _SURELY_FITS:
         value = beginning(value, STRING_BYTES_MAX)
     put_compact_string(buffer, value)
 
 
-#: By whether the message is flexible, and whether its strings are cut.
+#: Keys: whether the message is flexible, and whether its strings are cut.
 _PUT_STRING: Final = {
     (False, False): put_string,
     (True, False): put_compact_string,

@@ -165,7 +165,7 @@ class Group:
     # -- requests --------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Any) -> list[Effect]:
-        """Let a member join; the answer is a refusal, or comes when the next generation begins."""
+        """Let a member join: refuse it at once, or answer when the next generation begins."""
         try:
             self._admission.check_join(request)
             if request.member_id == NO_MEMBER_ID:
@@ -257,7 +257,8 @@ class Group:
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # The leader of a stable group rejoins when it has noticed a change, as of partitions.
+            # The leader of a stable group rejoins after a change that it has noticed, e.g. of
+            # topics.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
@@ -313,7 +314,7 @@ class Group:
         self._timers.extend_session(member)
         reason = f"static member {new_id} joins: {request.reason}"
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning partitions to the former id, whose assignment would be
+            # The leader may be assigning partitions to the former id; that assignment would be
             # lost.
             self._rebalance.prepare(reason)
         elif self.state is GroupState.STABLE and (

@@ -197,7 +197,7 @@ def _downgrade(
     decide: DecideAgain | None,
 ) -> Decision | None:
     """Make the group classic if its last consumer member, a static one, comes back with the classic
-    protocol: over several turns, if there is `decide`, and the group has many members.
+    protocol; with `decide`, a group of many members is converted over several turns.
     """
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]

@@ -93,8 +93,8 @@ def _not_upgraded(group: Group, reason: str) -> KafkaError:
 
 
 def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
-    """The records that turn a classic group into a consumer group. If the group has changed before
-    the last of them, they are worthless.
+    """The records that turn a classic group into a consumer group. If the group changes before the
+    last record is yielded, none of them may be written.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, a member's metadata cannot be decoded.
@@ -169,7 +169,7 @@ def stays_classic(group: Group) -> None:
 
 
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
-    """Whether the members that stay, with `coming` new classic ones, can be a classic group.
+    """Whether the members that stay, with `coming` new classic ones, can form a classic group.
 
     Compares counts only, to stay cheap: it runs each time a member leaves a large group.
     """

@@ -65,8 +65,8 @@ def _away(member: Member) -> Progress:
 def fence(
     group: ConsumerGroup, members: Sequence[Member], answer: Any = None, *, in_turns: bool = True
 ) -> Decision:
-    """Remove members. If only classic members are left, the group becomes a classic one, perhaps
-    in turns.
+    """Remove members. If only classic members are left, the group becomes a classic one; with
+    `in_turns`, a large group does so over several turns.
     """
     if not members:
         return Decision([], answer)

@@ -66,7 +66,7 @@ class ClassicStore:
             group.replacements.append(store)  # one record has all replacements
             return
         stores, count = [store], len(group.membership.members)
-        # A group's records are written in order, which matters only if there are members.
+        # A group's records are written in order; an empty group's record need not wait.
         if group.stores_under_way and count:
             if is_replacement:
                 group.replacements = stores

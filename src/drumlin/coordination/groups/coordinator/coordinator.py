@@ -225,7 +225,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return  # the group is still loading, so the client is assumed to be a member
             raise
-        if not self._upgrades.is_under_way(group_id):  # else too, it is assumed to be a member
+        # During an upgrade, too, the client is assumed to be a member.
+        if not self._upgrades.is_under_way(group_id):
             self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:

@@ -145,7 +145,7 @@ class LongWork:
 
 
 async def _seen(topics: Iterable[str], sees: Callable[[str], bool]) -> frozenset[str]:
-    """The topics that the member may see whose request caused the resolution."""
+    """The topics visible to the member whose request caused the resolution."""
     seen = set()
     for name in topics:
         if sees(name):

@@ -5,9 +5,9 @@ The records of a conversion form one batch, so that the group always has exactly
 log. A batch has at most 1 MiB by default. If the conversion needs more, the joining member is
 refused.
 
-The records and the new group of many members are made over several turns of the loop. Requests to
-the group wait for the end of that, so the group hardly changes; where it has changed nevertheless,
-the work is done again.
+If a group has many members, its records and the new group are made over several turns of the loop.
+Requests to the group wait until the conversion is over, so the group rarely changes meanwhile; if
+it does, the work is done again.
 
 `consumer/conversion.py` decides whether a group may be converted, and creates the new group.
 """
@@ -55,24 +55,24 @@ _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How often the work is done in turns; then the group is converted in one turn, however large.
+#: The number of attempts over several turns; then a group of any size is converted in one turn.
 _ATTEMPTS: Final = 3
 
 
 class _Changed(Exception):
-    """The group has changed while its records were made."""
+    """The group changed while its records were made."""
 
 
 class _Impossible(Exception):
-    """The members have no protocol in common, or one that cannot be read."""
+    """The members have no protocol in common, or its metadata cannot be decoded."""
 
 
 class _Made(NamedTuple):
     """A consumer group in place of a classic one, not written yet.
 
-    group: without the records of `decision`.
-    decision: that of the joining member.
-    packer: all records.
+    group: the new group, before the records of `decision` are applied.
+    decision: the decision on the joining member's request.
+    packer: the records of the conversion and of `decision`.
     """
 
     group: ConsumerGroup
@@ -102,7 +102,7 @@ class Upgrades:
         self._under_way: dict[str, asyncio.Future[None]] = {}
 
     def is_under_way(self, group_id: str) -> bool:
-        """Whether a conversion of the group takes several turns, and is not over."""
+        """Whether a conversion of the group over several turns is in progress."""
         return group_id in self._under_way
 
     def afterwards(self, group_id: str, ask: Callable[[], Pending[T]]) -> Pending[T]:
@@ -388,7 +388,7 @@ def _add(packer: RecordPacker[GroupRecord], record: GroupRecord) -> None:
 
 
 def _content(group: Group) -> list[tuple[object, ...]]:
-    """What the records of a conversion say of the members."""
+    """The members' data, as a conversion writes it into records."""
     return [
         (
             each.member_id,
@@ -405,14 +405,14 @@ def _content(group: Group) -> list[tuple[object, ...]]:
 
 
 def _mark(group: Group) -> tuple[object, ...]:
-    """What changes with nearly every change of the group, at little cost."""
+    """A value that is cheap to compute, and changes with nearly every change of the group."""
     return group.generation_id, group.state, group.protocol_name, len(group.membership.members)
 
 
 def _check_unchanged(mark: Callable[[], object], before: object) -> None:
     """
     Raises:
-        _Changed: the mark is another one now.
+        _Changed: the mark has changed.
     """
     if mark() != before:
         raise _Changed

@@ -121,7 +121,7 @@ class Decision(NamedTuple):
 
 
 class DecideAgain(Protocol):
-    """Decides once more, for the same request; without `in_turns` there is no `Convert`."""
+    """Decides again on the same request; without `in_turns`, the decision has no `Convert`."""
 
     def __call__(self, *, in_turns: bool) -> Decision: ...
 
@@ -129,9 +129,9 @@ class DecideAgain(Protocol):
 class Convert(NamedTuple):
     """The conversion of a consumer group of many members into a classic one, over several turns.
 
-    make(): the record of the classic group, and all protocols of each member; None if there is
-        none.
-    decide(in_turns=...): the decision again, if there is none, or if the group has changed.
+    make(): the record of the classic group, and all protocols of each member; None if the group
+        cannot become a classic one.
+    decide(in_turns=...): decides again, after `make` returned None or the group has changed.
     reason: the reason for the rebalance of the classic group; None if there is no rebalance.
     """
 

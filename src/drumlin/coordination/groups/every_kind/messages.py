@@ -21,8 +21,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of each protocol that a member supports, the preferred one first."""
 
 Sees: TypeAlias = "Callable[[str], bool] | None"
-"""Whether a member may see a topic, now; None if there are no rights to ask for. Called on the
-loop only.
+"""Returns whether a member may see a topic now; None if no rights are checked. Called only on the
+event loop.
 """
 
 

@@ -46,7 +46,7 @@ _USUAL: Final = struct.Struct(">hqiBq3s16s")
 #: The parts of such a value: version; offset and leader epoch; length of metadata; tag and topic
 #: id.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
-#: A value has this layout, and is readable, if these fields are equal to these.
+#: A value has this layout, and is readable, if unpacking it gives exactly these fields.
 USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
 _, _USUALLY = USUAL_VALUES
 

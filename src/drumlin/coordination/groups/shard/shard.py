@@ -90,7 +90,7 @@ class GroupShard:
         return group
 
     def replace(self, group: AnyGroup, other: AnyGroup) -> list[Answer | Answers]:
-        """Put a group of the same name in the place of one, which is to be dissolved.
+        """Replace a group by another one of the same name. The caller dissolves the former group.
 
         Returns the answers to the waiting requests of the former group.
         """

@@ -66,8 +66,8 @@ class Fetched(NamedTuple):
 class Limits(NamedTuple):
     """The limits of one request.
 
-    max_records: the limit of records; with BATCH_OPTIMIZED, the last batch is acquired as a whole
-        nevertheless.
+    max_records: the limit of records; with BATCH_OPTIMIZED, the last batch is still acquired as a
+        whole.
     batch_size: the approximate number of records acquired, and later acknowledged, together.
     """
 

@@ -280,7 +280,7 @@ class SharePartition:
     def release(self, member: str, now: float) -> Change:
         """Release the records of a member that has left: they become available, or are archived.
 
-        Records whose acknowledgement is pending have only that; if it is rolled back, their locks
+        A pending acknowledgement stays in effect; if it is rolled back, the locks of its records
         have timed out.
         """
         return to_end(self.releasing(member, now))

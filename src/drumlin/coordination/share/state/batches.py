@@ -110,7 +110,7 @@ async def _flatten(coming: Sequence[StateBatch]) -> list[StateBatch]:
 
 
 def _append(result: list[StateBatch], batch: StateBatch) -> None:
-    """Append a batch, or join it with the last batch if the new one continues that."""
+    """Append a batch, or join it with the last batch if it continues that batch."""
     before = result[-1] if result else None
     if (
         before is not None

@@ -1,9 +1,8 @@
 """Changes of configurations by others: applied to the image and reported.
 
-A change is announced by a sequential node below `/config/changes`, or of ACLs and delegation tokens
-elsewhere, as Apache
-Kafka's tools do; a change without such a node goes unnoticed. The nodes are removed after some
-time, as in Kafka.
+A change is announced by a sequential node, as by Apache Kafka's tools: below `/config/changes`, or
+elsewhere for ACLs and delegation tokens. A change without such a node goes unnoticed. The nodes are
+removed after some time, as in Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from drumlin.turns import give_way
 from drumlin.zookeeper.nodes import UnreadableNode
 
 _TOGETHER: Final = 500
-#: A broker does not start without these.
+#: A broker does not start if one of these is unreadable.
 _NEEDED: Final = (ResourceType.BROKER, ResourceType.ACL)
 #: The time for which Kafka keeps these nodes.
 _KEPT_MS: Final = 15 * 60 * 1000
@@ -59,8 +58,8 @@ class ConfigChanges:
         """Read all configurations; returns the topics whose configuration is unreadable.
 
         Raises:
-            UnusableMetadata: the broker is starting, and a broker's configuration is unreadable, or
-            an ACL, which may be one that denies.
+            UnusableMetadata: the broker is starting, and a broker's configuration or an ACL is
+            unreadable; the ACL may be one that denies access.
         """
         image, run = self._parts.image, self._parts.commits.run
         _, self._seen = await run(_read_changes, self.folders, {})

@@ -101,7 +101,7 @@ class TopicChanges:
                 await give_way()
             for name in seen.missing:
                 await self._miss(name)
-            # Topics that this broker has created, too, as brokers may have died meanwhile.
+            # This includes topics that this broker has created, as brokers may have died meanwhile.
             there = [topics[name].topic_id for name in some if name in topics]
             await self._leaders.settle(there)
             if len(names) > _TOGETHER:

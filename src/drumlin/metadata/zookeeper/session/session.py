@@ -81,7 +81,7 @@ class Session:
     def __init__(self, client: KazooClient, hosts: str, timeout_s: float) -> None:
         self.hosts = hosts
         self._client = client
-        #: Of nodes with secrets; others are as the client creates them.
+        #: The ACL of nodes with secrets; other nodes get the client's default ACL.
         self._secret_acl = None if client.default_acl is None else CREATOR_ALL_ACL
         self._timeout_s = timeout_s
         self._connected = threading.Event()
@@ -229,15 +229,15 @@ class Session:
             self._get(self._client.ensure_path_async(path, acl), path)
 
     def close_nodes(self, paths: Sequence[str]) -> list[str]:
-        """Let only this client's user change these nodes, and read those with secrets; returns
-        those that were open to others.
+        """Let only this client's user change these nodes, and read those with secrets; returns the
+        nodes that were open to others.
         """
         is_open = self.open_nodes(paths)
         self._ask(lambda path: self._client.set_acls_async(path, self._acl_of(path)), is_open)
         return is_open
 
     def open_nodes(self, paths: Sequence[str]) -> list[str]:
-        """Those of these nodes that everybody can change, or read though they have secrets."""
+        """The nodes that everybody can change, or can read although they have secrets."""
         answers = self._ask(self._client.get_acls_async, paths)
         return [
             path
@@ -313,7 +313,7 @@ class Session:
 
 
 def _lets_all(acl: ACL, path: str) -> bool:
-    """Whether everybody may do by this what only the brokers may."""
+    """Whether this ACL gives everybody an access that only brokers may have."""
     is_harmless = acl.perms == Permissions.READ and not is_secret(path)
     return acl.id.scheme == "world" and not is_harmless
 

@@ -1,4 +1,4 @@
-"""Opening of a session in a cluster's chroot, which has all nodes of a cluster then. Blocking."""
+"""Opening of a session in a cluster's chroot, whose missing nodes are created. Blocking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drumlin.zookeeper.connection import connect
 
 _log = logging.getLogger(__name__)
 
-#: Nodes in one line.
+#: The most nodes named in one log line.
 _NAMED_MAX: Final = 3
 
 
@@ -51,7 +51,7 @@ def open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session,
 
 
 def _close_secrets(session: Session) -> None:
-    """Close the nodes with secrets that were made before `zookeeper.set.acl` was there."""
+    """Restrict access to nodes with secrets older than the setting `zookeeper.set.acl`."""
     paths = [path for root in layout.SECRET for path in tree_below(session, root)]
     closed = session.close_nodes(paths)
     if closed:

@@ -36,7 +36,7 @@ from drumlin.storage.directory.partition_metadata import decode_uuid
 from drumlin.wire.error_codes import KafkaError
 from drumlin.zookeeper.nodes import UnreadableNode
 
-#: Below this node, which only a whole ZooKeeper has, are ZooKeeper's own.
+#: The parent of ZooKeeper's own nodes. It is at the root, so a chroot has no such node.
 _ITS_OWN: Final = "zookeeper"
 
 

@@ -84,7 +84,7 @@ class Rewritten:
 
     @classmethod
     def refused(cls, partitions: Iterable[PartitionId], failure: KafkaError) -> Rewritten:
-        """No partition was written."""
+        """The outcome if no partition was written; all have the same error."""
         return cls(errors=dict.fromkeys(partitions, failure), failure=failure)
 
     def outcomes(

@@ -1,4 +1,4 @@
-"""ACLs in ZooKeeper, as Apache Kafka 3.9 keeps and announces them. Pure.
+"""ACLs in ZooKeeper, as Apache Kafka 3.9 stores and announces them. Pure.
 
 A node has all ACLs of one resource pattern. The node of a literal pattern is below `/kafka-acl`,
 that of a prefix below `/kafka-acl-extended/prefixed`; each of the two has announcements of its own.
@@ -18,7 +18,7 @@ from drumlin.zookeeper.nodes import UnreadableNode, as_object, as_text, encode, 
 
 _LITERAL: Final = "LITERAL"
 _ROOTS: Final = {_LITERAL: "/kafka-acl", "PREFIXED": "/kafka-acl-extended/prefixed"}
-#: Where changes are announced, by pattern.
+#: The parents of announcements of changes, by pattern type.
 _CHANGES: Final = {_LITERAL: "/kafka-acl-changes", "PREFIXED": "/kafka-acl-extended-changes"}
 ACL_CHANGES: Final = tuple(_CHANGES.values())
 _KINDS: Final = ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
@@ -40,7 +40,7 @@ _OPERATIONS: Final = (
 )
 _PERMISSIONS: Final = ("ALLOW", "DENY")
 _VERSION: Final = 1
-#: What ZooKeeper takes for no part of a path.
+#: Characters that ZooKeeper does not allow in a node's name.
 _ILLEGAL: Final = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
@@ -49,7 +49,7 @@ def _written(word: str) -> str:
     return "".join(part.capitalize() for part in word.split("_"))
 
 
-#: The parents of nodes with ACLs, and how the names of their resources begin.
+#: The parents of nodes with ACLs, and the prefixes of their resources' names.
 ACL_PARENTS: Final[Mapping[str, str]] = {
     f"{root}/{_written(kind)}": f"{kind}:{pattern}:"
     for pattern, root in _ROOTS.items()
@@ -60,8 +60,8 @@ PERSISTENT: Final = (*ACL_PARENTS, *ACL_CHANGES)
 
 
 def is_storable(resource: Resource) -> bool:
-    """Whether the resource pattern's name can be the name of a node. Kafka writes such a name
-    unchanged, too.
+    """Whether the resource pattern's name can be the name of a node; like Kafka, this store does
+    not escape it.
     """
     name = _parts(resource)[2]
     return name not in (".", "..") and _ILLEGAL.search(name) is None
@@ -73,7 +73,7 @@ def acl_path(resource: Resource) -> str:
 
 
 def acl_resource(parent: str, name: str) -> Resource:
-    """The resource pattern that has a node of this name below one of `ACL_PARENTS`."""
+    """The resource pattern of the node with this name below `parent`, one of `ACL_PARENTS`."""
     return Resource(ResourceType.ACL, ACL_PARENTS[parent] + name)
 
 
@@ -90,7 +90,7 @@ def decode_acls(path: str, data: bytes) -> dict[str, str]:
     """The ACLs as keys.
 
     Raises:
-        UnreadableNode: any of them is not understood; it may be one that denies.
+        UnreadableNode: an ACL is not understood; it may be one that denies access.
     """
     listed = versioned(path, data, (_VERSION,)).get("acls")
     if not isinstance(listed, list):
@@ -109,7 +109,7 @@ def _key(path: str, fields: Mapping[str, Any]) -> str:
 
 
 def _known(path: str, value: Any, words: Iterable[str]) -> str:
-    """The word that is meant: in any case, with or without underscores."""
+    """The one of `words` that equals the value, ignoring case and underscores."""
     text = as_text(path, value, "a word")
     for word in words:
         if word.replace("_", "") == text.replace("_", "").upper():
@@ -118,7 +118,7 @@ def _known(path: str, value: Any, words: Iterable[str]) -> str:
 
 
 def encode_acl_change(resource: Resource) -> tuple[str, bytes]:
-    """An announcement: how its path begins, and its content."""
+    """An announcement: the prefix of its path, and its content."""
     kind, pattern, name = _parts(resource)
     beginning = f"{_CHANGES[pattern]}/acl_changes_"
     if pattern == _LITERAL:

@@ -1,5 +1,5 @@
-"""Configurations in ZooKeeper, whatever has them: where a node is, what it has, and how a change of
-it is announced. Pure.
+"""Configurations in ZooKeeper, of all types of resources: their nodes' paths and contents, and the
+announcements of changes. Pure.
 
 ACLs and delegation tokens are in nodes of their own (`acl_nodes.py`, `token_nodes.py`), all others
 below `/config` (`layout.py`), those of users and quotas two in a node (`owner_nodes.py`).
@@ -31,14 +31,14 @@ from drumlin.metadata.zookeeper.znodes.token_nodes import (
     token_path,
 )
 
-#: The parents of announcements, and how these are read.
+#: The parents of announcements, and the functions that decode these.
 ANNOUNCED: Final[Mapping[str, Callable[[str, bytes], list[Resource]]]] = {
     layout.CONFIG_CHANGES: layout.decode_config_change,
     **dict.fromkeys(ACL_CHANGES, decode_acl_change),
     TOKEN_CHANGES: decode_token_change,
 }
 
-#: Of these there is no node without contents.
+#: Types of resources whose node is removed when it has no contents.
 _REMOVED: Final = (ResourceType.ACL, ResourceType.TOKEN)
 
 
@@ -50,25 +50,25 @@ def node_path(resource: Resource) -> str:
 
 
 def decode_node(resource: Resource, data: bytes) -> dict[str, str]:
-    """All that the node has."""
+    """The whole content of the node."""
     if _is_acl(resource):
         return decode_acls(acl_path(resource), data)
     if resource.type is ResourceType.TOKEN:
         return decode_token(token_path(resource), data)
-    if resource.type in OWNERS and not data:  # a parent of others, as Kafka makes it
+    if resource.type in OWNERS and not data:  # only a parent of other nodes; Kafka creates it empty
         return {}
     return layout.decode_configs(layout.config_path(resource), data)
 
 
 def shown(resource: Resource, configs: Mapping[str, str]) -> dict[str, str]:
-    """What the image has of a node's configuration."""
+    """The part of a node's configuration that belongs to this resource in the image."""
     return part_of(resource, configs) if resource.type in OWNERS else dict(configs)
 
 
 def put_node(
     resource: Resource, configs: Mapping[str, str], version: int | None
 ) -> Iterator[Operation]:
-    """Replace what the node has. `version`: that of the node; None if there is none.
+    """Replace the node's content. `version`: the node's version; None if there is no node.
 
     A node without ACLs, or without a token, is removed, as in Kafka.
     """
@@ -92,7 +92,7 @@ def _encoded(resource: Resource, configs: Mapping[str, str]) -> bytes:
 def change_node(
     resource: Resource, configs: Mapping[str, str], version: int | None
 ) -> Iterator[Operation]:
-    """Like `put_node`, and announce it."""
+    """Like `put_node`, and announce the change."""
     yield from put_node(resource, configs, version)
     if resource.type is ResourceType.TOPIC:
         yield Check(layout.topic_path(resource.name))  # fails if the topic has been deleted

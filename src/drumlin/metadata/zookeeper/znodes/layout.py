@@ -82,7 +82,8 @@ _KINDS: Final = {
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
-#: Below these are secrets, which only those may read who may change them (`zookeeper.set.acl`).
+#: The parents of nodes with secrets: only clients that may change such a node may read it
+#: (`zookeeper.set.acl`).
 SECRET: Final = ("/config/users", "/config/brokers", TOKENS)
 #: The largest last id of a block for which another whole block fits below 2**63.
 _PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE

@@ -36,7 +36,7 @@ STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
 #: This node exists from the first step of an adoption on, for ever.
 ADOPTION: Final = "/drumlin/adoption"
 
-#: The user who may do everything was made, once; others may have removed it since.
+#: This node exists once the administrator was created, who may have been removed since.
 ADMINISTRATOR_MADE: Final = "/drumlin/administrator_made"
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
 #: The session in the epoch node of an unregistered broker.

@@ -1,6 +1,6 @@
 """Users, and the owners of client quotas, in the znodes of Apache Kafka 3.9. Pure.
 
-A node below `/config` is called by the path of an entity: `users/alice`, `users/alice/clients/app`,
+A node below `/config` is named by the path of an entity: `users/alice`, `users/alice/clients/app`,
 `clients/app`, `ips/10.0.0.1`, with `<default>` for all others; names are escaped. A user's node has
 both the credentials and the quotas, which are two resources in the image.
 """
@@ -14,27 +14,27 @@ from urllib.parse import quote, unquote
 from drumlin.metadata.image import Resource, ResourceType
 
 OWNERS: Final = (ResourceType.USER, ResourceType.QUOTA)
-#: The parents of nodes, and of those of a user's clients.
+#: The parents of nodes; a user's own node may be a parent of `clients`, too.
 USERS: Final = "users"
 FOLDERS: Final = (USERS, "clients", "ips")
 CLIENTS: Final = "clients"
 _DEFAULT: Final = "<default>"
-#: How the keys of a user's credentials begin.
+#: The prefix of the keys of a user's credentials.
 _CREDENTIAL: Final = "SCRAM-"
-#: Quotas that Kafka writes without a fraction, and reads so only.
+#: Quotas that Kafka writes as integers; it cannot read a fraction there.
 _WHOLE: Final = ("consumer_byte_rate", "producer_byte_rate", "connection_creation_rate")
 _ONE, _PAIR = 2, 4  # parts of an entity's path
 
 
 def entity_path(resource: Resource) -> str:
-    """The path of an entity; that of quotas is the resource's name."""
+    """The path of an entity; for quotas, it is the resource's name."""
     if resource.type is ResourceType.QUOTA:
         return resource.name
     return f"{USERS}/{escaped(resource.name)}"
 
 
 def owners_at(entity: str) -> list[Resource]:
-    """The resources that the node of an entity has; none if the path is no entity's."""
+    """The resources in the node of an entity; none if the path does not name an entity."""
     parts = entity.split("/")
     is_pair = len(parts) == _PAIR and (parts[0], parts[2]) == (USERS, CLIENTS)
     if not is_pair and (len(parts) != _ONE or parts[0] not in FOLDERS):
@@ -46,7 +46,7 @@ def owners_at(entity: str) -> list[Resource]:
 
 
 def part_of(resource: Resource, configs: Mapping[str, str]) -> dict[str, str]:
-    """What the resource has of its node's configuration."""
+    """The resource's part of its node's configuration."""
     is_user = resource.type is ResourceType.USER
     return {key: text for key, text in configs.items() if key.startswith(_CREDENTIAL) is is_user}
 
@@ -64,7 +64,7 @@ def _whole(text: str) -> str:
 
 
 def escaped(name: str) -> str:
-    """A name, escaped as Kafka does it; two names would be none for a node."""
+    """A name, escaped as in Kafka; also escapes "." and "..", which cannot be names of nodes."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return quote(name, safe="").replace("~", "%7E")

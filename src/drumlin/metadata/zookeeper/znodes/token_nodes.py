@@ -1,7 +1,7 @@
-"""Delegation tokens in ZooKeeper, as Apache Kafka 3.9 keeps and announces them. Pure.
+"""Delegation tokens in ZooKeeper, as Apache Kafka 3.9 stores and announces them. Pure.
 
-In the image a token is a configuration of one key, whose text is the node's JSON with principals as
-they are; in the node they are escaped.
+In the image a token is a configuration with a single key, whose value is the node's JSON. The
+principals are escaped in the node, but not in the image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.metadata.zookeeper.znodes.owner_nodes import escaped
 from drumlin.zookeeper.nodes import UnreadableNode, as_text, encode, versioned
 
 TOKENS: Final = "/delegation_token/tokens"
-#: Where changes are announced, by the token's id.
+#: The parent of announcements, which contain the token's id.
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"  # noqa: S105 - the name of a node
 _CHANGE_PREFIX: Final = f"{TOKEN_CHANGES}/token_change_"
 #: The nodes that Kafka creates when it starts with tokens.
@@ -35,7 +35,7 @@ def token_path(resource: Resource) -> str:
 
 
 def token_resource(name: str) -> Resource:
-    """The token that has a node of this name."""
+    """The token whose node has this name."""
     return Resource(ResourceType.TOKEN, name)
 
 
@@ -59,7 +59,7 @@ def decode_token(path: str, data: bytes) -> dict[str, str]:
     """The token's configuration.
 
     Raises:
-        UnreadableNode: it is none, or that of another token.
+        UnreadableNode: the content is not a token, or is another token.
     """
     fields = versioned(path, data, _VERSIONS)
     token_id = as_text(path, fields.get("tokenId"), "its id")
@@ -69,7 +69,7 @@ def decode_token(path: str, data: bytes) -> dict[str, str]:
     if not isinstance(renewers, list):
         raise UnreadableNode(path, "its renewers are not a list")
     owner = _principal(path, fields.get("owner"))
-    # Before version 3 who has asked for a token was its owner.
+    # Before version 3, the requester of a token was always its owner.
     requester = fields.get("tokenRequester")
     token = {
         "version": _VERSION,
@@ -96,12 +96,12 @@ def _time(path: str, value: Any) -> int:
 
 
 def encode_token_change(resource: Resource) -> tuple[str, bytes]:
-    """An announcement: how its path begins, and its content."""
+    """An announcement: the prefix of its path, and its content."""
     return _CHANGE_PREFIX, resource.name.encode()
 
 
 def decode_token_change(path: str, data: bytes) -> list[Resource]:
-    """The token that is new, has changed, or is gone."""
+    """The token that was created, changed or removed."""
     try:
         name = data.decode()
     except UnicodeDecodeError:
