@@ -21,8 +21,8 @@ NODE_BYTES: Final = 6
 NODE_KIND: Final = 7
 NODE_WIDTH: Final = 8
 
-# The kind of a node's values: their fixed size in bytes, or ends of variable sizes. A null entry has
-# a value, too, in addition to its validity byte.
+# The kind of a node's values: their fixed size in bytes, or the ends of values of any size. A null
+# entry has a value, too, in addition to its validity byte.
 KIND_EMPTY: Final = 0  # no values: structs, and columns with only nulls
 KIND_1: Final = 1
 KIND_4: Final = 4

@@ -80,7 +80,7 @@ def _read(version: int, frame: memoryview, position: int, partitions_max: int) -
         else:
             size, position = _name_length(frame, position, flexible)
             end = position + size
-        topic = frame[position:end].tobytes()  # short if the frame is: then no count follows
+        topic = frame[position:end].tobytes()  # if it is cut off, reading the count fails
         count, position = _count(frame, end, flexible)
         elements_left -= count
         if elements_left < 0:

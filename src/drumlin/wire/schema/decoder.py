@@ -35,8 +35,8 @@ UNREADABLE: Final = (
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: The most tagged fields in a structure. Kafka's structures have at most four, but as a field takes
-#: only two bytes, a peer could send very many.
+#: The maximum number of tagged fields in a structure. Kafka's structures have at most four, but a
+#: peer could send very many, as a field takes only two bytes.
 TAGGED_FIELDS_MAX: Final = 32
 
 

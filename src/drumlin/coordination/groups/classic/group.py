@@ -66,7 +66,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX, beginning
 
-#: The most bytes of a client id or instance id in a member id, before the UUID.
+#: The maximum size of the client id or instance id in a member id, before the UUID.
 _OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
@@ -357,7 +357,7 @@ class Group:
         return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
-        """The group's record; None if the group does not await the record any more."""
+        """The group's record; None if the group no longer awaits the record."""
         return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:

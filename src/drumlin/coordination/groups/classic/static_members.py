@@ -52,7 +52,9 @@ class StaticMembers:
         self._ahead_of_log.setdefault(member.group_instance_id, []).append(former)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Forget former states that are older than this record, which lacks their ids."""
+        """Forget former states that are older than this record, as their ids are not in the
+        record.
+        """
         if not self._ahead_of_log:
             return
         logged = {each.member_id for each in metadata.members}

@@ -31,7 +31,9 @@ class Topics(Protocol):
         """The names of all topics. There may be very many, so search them without making a copy."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
-        """Whether the topic is known to be deleted; one may be missing for other reasons."""
+        """Whether the topic is known to be deleted; a topic may be missing for other reasons,
+        too.
+        """
 
     def was_any_deleted(self) -> bool:
         """Whether any topic is known to be deleted."""

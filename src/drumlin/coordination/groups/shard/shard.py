@@ -39,7 +39,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The most offsets that are removed together, which takes half a turn.
+#: The maximum number of offsets that are removed together, which takes half a turn.
 _REMOVED_PER_STEP: Final = 50
 
 

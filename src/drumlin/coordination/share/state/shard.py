@@ -27,8 +27,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _STATES_PER_STEP: Final = 1_000
 #: The states that chores write in one turn, which takes a millisecond.
 _WRITTEN_AT_ONCE: Final = 50
-#: The most batches in one state; a snapshot of these takes less than 500 KB. A share partition has
-#: fewer records in flight.
+#: The maximum number of batches in one state; a snapshot of these takes less than 500 KB. A share
+#: partition has fewer records in flight.
 _BATCHES_MAX: Final = 20_000
 
 
