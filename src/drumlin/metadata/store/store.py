@@ -86,8 +86,8 @@ class MetadataStore(Protocol):
 
         Must precede any mutation.
 
-        lacking: partitions with other replicas in which this broker may have lost records, with the
-            rest of the log. This is stored before the broker counts as alive: see
+        lacking: partitions with other replicas in which this broker may have lost records, each
+            with what is left of its log. This is stored before the broker counts as alive: see
             `leadership.returned`.
 
         Raises:

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
 _OLD_MAGICS: Final = (0, 1)
-#: The size of an old message without key and value; zeros would mean a smaller one.
+#: The minimum size of an old message. Zero bytes at the end of a file would state a smaller size.
 _OLD_SIZE_MIN: Final = LOG_OVERHEAD + 14
 
 

@@ -219,7 +219,7 @@ class GroupShard:
             yield group.orphans()
 
     def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
-        """A group's committed offsets, a few at a time, from the state at that time."""
+        """A group's committed offsets, a few at a time, each time from the current state."""
         for topic in list(self.offsets.topics(group_id)):
             partitions = list(self.offsets.topics(group_id).get(topic, ()))
             for start in range(0, len(partitions), _REMOVED_PER_STEP):

@@ -59,7 +59,7 @@ class ShareShard:
         self.partition = partition
         self.states: LoadedStates = {}
         self.pruned_to = 0
-        """The offset up to which the log was last deleted."""
+        """The offset before which the log's records were last deleted."""
 
     async def take_over(self, loaded: LoadedStates) -> None:
         """Fill the shard from the log, over several turns of the loop."""
