@@ -161,7 +161,7 @@ class PartitionLog(LogState):
         base_offset = self.log_end_offset
         assign_offsets(batch, 0, base_offset, leader_epoch)
         header = parse_header(batch)
-        if header.producer_id < 0 and not header.attributes & CONTROL_MASK:  # as most are
+        if header.producer_id < 0 and not header.attributes & CONTROL_MASK:  # the usual case
             last_offset = base_offset + header.last_offset_delta
             timestamp = header.max_timestamp
             self._write(batch, base_offset, last_offset, leader_epoch, timestamp, now_ms)

@@ -2,8 +2,8 @@
 
 Plain synchronous code. Changes of committed offsets, consumer groups and share groups, and removals
 of groups, are first written as records; `apply` applies them once they are in the log. So memory is
-never ahead of the log. The exception, as in Kafka, are classic groups: new members are only in the
-log when the rebalance is complete.
+never ahead of the log. Classic groups are an exception, as in Kafka: new members are in the log
+only when the rebalance is complete.
 """
 
 from __future__ import annotations

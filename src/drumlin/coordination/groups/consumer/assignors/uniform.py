@@ -1,5 +1,4 @@
-"""`uniform`: members get equal numbers of partitions if subscriptions allow, and keep their
-partitions.
+"""`uniform`: members get equal numbers of partitions if subscriptions allow it, and keep theirs.
 
 First each member keeps its partitions. Then free partitions go to the member with the fewest, and
 partitions move from the member with the most to the one with the fewest, as long as that improves
@@ -18,9 +17,8 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import give_way
 
-#: The maximum number of rounds over all topics. Moves in one topic may allow moves in another, but
-#: a few rounds
-#: give a good balance.
+#: The maximum number of rounds over all topics. Moves in one topic may allow moves in another,
+#: but a few rounds give a good balance.
 _ROUNDS_MAX: Final = 16
 
 #: The partitions of a topic assigned in one turn.
