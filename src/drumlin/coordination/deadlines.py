@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: The number of heap entries of cancelled deadlines that one check removes at most. A check
-#: adds at most one entry.
+#: The maximum number of heap entries of cancelled deadlines that one check removes. A check adds at
+#: most one entry.
 _GIVEN_UP_MAX: Final = 64
 
 

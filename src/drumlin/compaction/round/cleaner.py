@@ -36,7 +36,7 @@ from drumlin.storage.segment.segment import Segment
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _READERS_LOOKED_AT_S: Final = 0.05
-_READERS_WAITED_FOR: Final = 40  # the most intervals
+_READERS_WAITED_FOR: Final = 40  # the maximum number of intervals
 
 
 class Call(Protocol):

@@ -13,7 +13,7 @@ from typing import Final
 # zero, then the 32-bit end of each entry; a struct has no values buffer.
 NODE_COUNT: Final = 0
 NODE_USED: Final = 1  # bytes used
-NODE_ROOM: Final = 2  # the most entries
+NODE_ROOM: Final = 2  # maximum number of entries
 NODE_BYTES_ROOM: Final = 3
 NODE_VALIDITY: Final = 4  # addresses
 NODE_VALUES: Final = 5

@@ -41,8 +41,7 @@ _NO_TAGS: Final = {0}
 _LONG: Final = 0x7F
 #: The number of offsets in a piece, which are read, checked and packed in a millisecond or two.
 PIECE_MAX: Final = 1000
-#: Frames up to this size are copied before they are read: slicing bytes is faster than slicing
-#: views.
+#: Frames up to this size are copied before they are read, as slices of bytes are cheaper.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 _MILLISECOND: Final = timedelta(milliseconds=1)
 #: A text of more characters may exceed the maximum size of a string in bytes.

@@ -62,7 +62,7 @@ def decoder(cls: Any, version: int, *, flexible: bool) -> Decode:
 def admit(elements_max: float) -> None:
     """Limit the elements, in all arrays together, that this thread reads until the next call.
 
-    A thread starts without a limit (`math.inf`), to which the caller must return.
+    A thread starts without a limit (`math.inf`), which the caller must restore afterwards.
     """
     _elements.left = elements_max
 

@@ -257,8 +257,7 @@ class Group:
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # The leader of a stable group rejoins after a change that it has noticed, e.g. of
-            # topics.
+            # The leader of a stable group rejoins when it notices a change, e.g. of topics.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")

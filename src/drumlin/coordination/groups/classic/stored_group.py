@@ -88,7 +88,7 @@ class StoredGroup:
 
 
 def members_of(metadata: GroupMetadata) -> Iterator[Member]:
-    """The members in a record, which has only the protocol in use of each member."""
+    """A record's members, each with only the protocol in use, as the record has no others."""
     for each in metadata.members:
         yield Member(
             each.member_id,
