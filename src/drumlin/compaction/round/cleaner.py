@@ -94,8 +94,8 @@ class Cleaner:
         ):
             if not view.config.is_compacted or not cleaning.begin():
                 return None
-            # The last record of a key must be durable before earlier ones are removed. Not by
-            # `flush`: a disk that is too full for a cleaning must not take the log dir offline.
+            # The last record of a key must be durable before earlier ones are removed. `flush` is
+            # not used: a disk that is too full for a cleaning must not take the log dir offline.
             log.log_directory.check_writable()
             durability = log.durability  # read once, as it is replaced when the folder moves
             with durability.lock:

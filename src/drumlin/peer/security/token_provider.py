@@ -53,8 +53,8 @@ class TokenProvider:
 
         Raises:
             AuthenticationFailed: the function raised an error, or its result is not a token.
-            ConnectionLost: the function raised ConnectionError or TimeoutError; or any error after
-                it has returned a token before, as then the failure is probably temporary.
+            ConnectionLost: the function raised ConnectionError or TimeoutError; or any error once
+                it has returned a token, as then the failure is probably temporary.
         """
         answer = await asyncio.to_thread(self._call)
         if inspect.isawaitable(answer):
