@@ -13,8 +13,8 @@ from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: The most heap entries of cancelled deadlines that one check removes. A check adds at most one
-#: entry.
+#: The maximum number of heap entries of cancelled deadlines that one check removes. A check adds at
+#: most one entry.
 _GIVEN_UP_MAX: Final = 64
 
 
@@ -53,7 +53,7 @@ class DeadlineQueue(Generic[Key]):
             if not self._heap:
                 return None
             queued_at, _, key = self._heap[0]
-            is_outdated = self._queued_at.get(key) != queued_at  # the key is queued earlier, too
+            is_outdated = self._queued_at.get(key) != queued_at  # it has an earlier entry
             if not is_outdated and key in self._deadlines:
                 break
             heapq.heappop(self._heap)
@@ -80,7 +80,7 @@ class DeadlineQueue(Generic[Key]):
     def _take_first(self) -> Key | None:
         queued_at, _, key = heapq.heappop(self._heap)
         if self._queued_at.get(key) != queued_at:
-            return None  # the key is queued earlier, too
+            return None  # the key has an earlier entry
         del self._queued_at[key]
         deadline = self._deadlines.get(key)
         if deadline is None:

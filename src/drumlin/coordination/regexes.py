@@ -21,12 +21,12 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 #: The memory limit of a compiled pattern; larger patterns are refused.
 _MEMORY_BYTES_MAX: Final = 128 << 10
 _LENGTH_MAX: Final = 4096
-#: The most `\\p` and `\\P` in a pattern; compiling each takes up to 0.4 ms.
+#: The maximum number of `\\p` and `\\P` in a pattern; compiling each takes up to 0.4 ms.
 _UNICODE_CLASSES_MAX: Final = 16
-#: The most repetitions in a pattern; more would exceed the memory, as each takes 16 bytes.
+#: The maximum number of repetitions in a pattern; each takes 16 bytes of the pattern's memory.
 _REPETITIONS_MAX: Final = _MEMORY_BYTES_MAX // 16
 _repetitions: Final = re.compile(r"\{(\d{1,4})(?:,(\d{0,4}))?\}").findall
-#: The most steps in the event loop: characters of the text times instructions of the pattern. A
+#: The step limit in the event loop: characters of the text times instructions of the pattern. A
 #: step takes some 10 ns.
 _STEPS_MAX: Final = 200_000
 

@@ -45,7 +45,7 @@ class Step:
 
     group: str
     place: TopicPartition
-    position: OffsetAndMetadata  # the one to write, or that would be written
+    position: OffsetAndMetadata  # to write, if the action is "write"
     existing: int | None
     bounds: LogBounds | None
     action: Action

@@ -5,7 +5,7 @@ connection is closed, since a broker answers in order, and all later answers wou
 After any error the connection is dead, and every waiting request fails with the reason;
 `BrokerConnections` opens a new one.
 
-A connection that must be encrypted or authenticated is never used without that. A login that
+A connection that must be encrypted or authenticated is never used before it is. A login that
 expires is repeated in time (KIP-368); requests sent meanwhile are queued, in order.
 """
 

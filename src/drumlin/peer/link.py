@@ -68,7 +68,7 @@ class Link:
         return await shielded(self._waiting)
 
     def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
-        """Keep the connection, even if no caller waits for it any more."""
+        """Keep the connection, even if no caller waits for it any longer."""
         waiting, self._waiting, self._opening = self._waiting, None, None
         assert waiting is not None
         failure = None if task.cancelled() else task.exception()

@@ -156,8 +156,8 @@ class FollowedPartition(Replica):
     async def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> LogChange | None:
         """Apply an answer without an error, in steps.
 
-        The answer is dropped if the position has changed otherwise, as may happen while the work
-        waits for its turn.
+        The answer is dropped if the position has changed for another reason, as may happen while
+        the work waits for its turn.
 
         Returns:
             A change of the log to carry out before the next fetch.

@@ -1,8 +1,7 @@
 """The partitions of one fetcher: fetched, paused, or being truncated.
 
 If a partition pauses after an error, or is truncated, the others continue to be fetched.
-`FollowedPartition` decides on the changes by an answer, `FollowerSession` on the contents of a
-request.
+`FollowedPartition` decides what an answer changes, `FollowerSession` what a request contains.
 """
 
 from __future__ import annotations

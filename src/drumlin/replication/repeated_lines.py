@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FIRST_S: Final = 1.0
 _LAST_S: Final = 600.0
-_NAMED_MAX: Final = 3  # in one line
+_NAMED_MAX: Final = 3  # partitions, in one line
 
 
 class _Line(NamedTuple):

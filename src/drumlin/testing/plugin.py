@@ -24,7 +24,7 @@ _MARKERS: Final = (
     "drumlin(config=None, secure=False): the broker of `drumlin_broker`; secure: TLS and a login",
     "drumlin_topic(partitions=1, config=None): the settings of the topic of `drumlin_topic`",
 )
-#: Tests keep their names when a marker chooses their broker, where pytest can do so.
+#: If pytest supports this, tests keep their names when a marker chooses their broker.
 _NAME_PART: Final = getattr(pytest, "HIDDEN_PARAM", "drumlin")
 
 

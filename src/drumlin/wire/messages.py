@@ -26,7 +26,7 @@ __all__ = ["ZERO"]
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
-#: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
+#: Frames up to this size are copied before they are read, as slices of bytes are cheaper.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 #: The maximum number of elements in all arrays of a request: reading them takes a second or two. No
 #: client names that many partitions at once.

@@ -1,7 +1,7 @@
 """Unsigned varints, the protocol's compact lengths and tags: seven bits a byte, lowest first.
 
 Compiled and hand-written readers test for a first byte below 0x80 before they call this module:
-nearly all lengths are so short, and a call costs as much as the rest.
+nearly all lengths are that short, and a call costs as much as the rest.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from drumlin.records.plain.record import decode_batch, encode_record
 from drumlin.storage.producers.control_records import parse_marker
 from drumlin.storage.producers.producer_state import TransactionMarker
 
-#: The most bytes to which a batch may decompress; a broker accepts no larger batch.
+#: The maximum size of a decompressed batch; a broker accepts no larger batch.
 _UNCOMPRESSED_BYTES_MAX: Final = 1 << 30
 _SPECIAL: Final = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 

@@ -36,7 +36,7 @@ from drumlin.storage.segment.segment import Segment
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _READERS_LOOKED_AT_S: Final = 0.05
-_READERS_WAITED_FOR: Final = 40  # the most intervals
+_READERS_WAITED_FOR: Final = 40  # the maximum number of intervals
 
 
 class Call(Protocol):
@@ -94,8 +94,8 @@ class Cleaner:
         ):
             if not view.config.is_compacted or not cleaning.begin():
                 return None
-            # The last record of a key must be durable before earlier ones are removed. Not by
-            # `flush`: a disk that is too full for a cleaning must not take the log dir offline.
+            # The last record of a key must be durable before earlier ones are removed. `flush` is
+            # not used: a disk that is too full for a cleaning must not take the log dir offline.
             log.log_directory.check_writable()
             durability = log.durability  # read once, as it is replaced when the folder moves
             with durability.lock:

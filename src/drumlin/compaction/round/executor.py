@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
-#: The most helpers: more would wait for the GIL, and for the thread that takes the results.
+#: The maximum number of helpers: more would wait for the GIL and for the thread that takes results.
 _HELPERS_MAX: Final = 3
 #: The number of tasks per thread that are running, or whose results are not taken yet.
 _TASKS_EACH: Final = 2

@@ -19,8 +19,8 @@ class Size(NamedTuple):
     time_index_bytes: int
 
 
-#: The most segments of a group, as a group is swapped in one step of the loop, which blocks changes
-#: of other logs.
+#: The maximum number of segments in a group. A group is swapped in one step of the loop, which
+#: blocks changes of other logs.
 _SEGMENTS_MAX = 100
 
 

@@ -49,8 +49,8 @@ class SegmentReader:
     def chunks(self, segment: Segment) -> Iterator[SegmentChunk]:
         """Read a sealed segment; each chunk starts after the used bytes of the previous chunk.
 
-        The caller must use at least one batch of each chunk. Only if the chunk contains no whole
-        batch, the caller uses nothing; then the chunk is read again, with more bytes.
+        The caller must use at least one batch of each chunk, or nothing if the chunk contains no
+        whole batch: then the chunk is read again, with more bytes.
 
         Raises:
             CleaningFailed: the file ends within a batch.

@@ -16,7 +16,7 @@ Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
 
 #: The default size limit of a batch; a single record may be larger.
 BATCH_BYTES_MAX: Final = 512 * 1024
-#: The most bytes of a record besides the key and the value.
+#: The maximum size of a record without its key and value.
 _RECORD_OVERHEAD_BYTES: Final = 24
 #: Bytes reserved in a batch for the header, and for the overhead of ineffective compression.
 _SPARE_PART: Final = 64

@@ -3,9 +3,9 @@
 A partition is loaded when this broker becomes its leader: it is read and decoded in a thread, then
 applied on the event loop in steps. A few partitions are loaded at a time; a partition that a
 request needs is loaded next. Leadership may be lost at any moment; then the loaded state is
-dropped. Failed loading is retried, with growing pauses, as long as this broker leads the partition:
-the usual cause is a temporary lack of memory or file descriptors. The coordinator defines the
-shard, and how a log is read.
+dropped. If loading fails, it is retried, with growing pauses, as long as this broker leads the
+partition: the usual cause is a temporary lack of memory or file descriptors. The coordinator
+defines the shard, and how a log is read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT_LENGTH_MAX: Final = 100
 #: The partitions loaded at the same time; usually by kernels, which do not hold the GIL.
 _AT_A_TIME: Final = 4
 
-#: The pause after failed loading of a partition; it doubles each time.
+#: The pause after a partition could not be loaded; it doubles with each failure.
 _PAUSE_S: Final = 1.0
 _PAUSE_MAX_S: Final = 8.0
 
@@ -61,7 +61,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 def _java_hash(key: str) -> int:
-    """Java's `String.hashCode`: of the key's UTF-16 units, modulo 2^32."""
+    """The hash of Java's `String.hashCode`, computed from the key's UTF-16 units, modulo 2^32."""
     units = array("H", key.encode("utf-16"))[1:]  # after the byte order mark
     value = 0
     for start in range(0, len(units), len(_POWERS)):

@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 #: The pauses before failed writes are retried: from the first up to the last, doubling each time.
 _FIRST_PAUSE_S: Final = 0.02
 _LAST_PAUSE_S: Final = 1.0
-#: The most partitions of a set that is changed on the loop, in a small part of a turn; larger sets
-#: are changed in a thread.
+#: The size of the largest set of partitions that is changed on the loop, in a small part of a turn;
+#: larger sets are changed in a thread.
 _AT_ONCE: Final = 500
-#: The most deleted partitions named in one line of the log.
+#: The maximum number of deleted partitions named in one line of the log.
 _NAMED_MAX: Final = 20
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 

@@ -23,7 +23,7 @@ from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
-#: The most new partitions of a topic that are inserted one by one; more are merged by sorting.
+#: Up to this number, new partitions of a topic are inserted one by one; more are merged by sorting.
 _ONE_BY_ONE: Final = 8
 #: The number of partitions that can be read in the time of one search.
 _SEARCH_COST: Final = 32
@@ -142,7 +142,7 @@ def _merged(indexes: bytes, added: set[int]) -> bytes:
 
 
 def _position(indexes: bytes, packed: bytes) -> int:
-    """The position of an index, or where to insert it. Bytes sort like numbers, as none is
+    """The position of an index, or where to insert it. Bytes sort like numbers, as no index is
     negative.
     """
     size = _INDEX.size

@@ -29,7 +29,7 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
-#: The most bytes of a transactional id that fit into a key.
+#: The maximum size of a transactional id, which must fit into a key.
 ID_BYTES_MAX: Final = 2**15 - 1
 
 

@@ -16,7 +16,7 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 
-#: The most bytes by which the record of a transaction's end may be longer than the record before.
+#: The maximum growth, in bytes, from a transaction's last record to the record of its end.
 #: A transaction that could begin, but not end, would block readers forever.
 _END_BYTES: Final = 64
 

@@ -133,7 +133,7 @@ class Transaction:
             KafkaError: the partitions cannot be added.
         """
         current = self.metadata
-        # This comes first: the producer may know an id already that is still pending here.
+        # This comes first: the producer may already know an id that is still pending here.
         if self.pending is not None:
             raise KafkaError(ErrorCode.concurrent_transactions)
         self._check_producer(producer)

@@ -61,7 +61,7 @@ class Controller:
             node_ids: the ids of all brokers. No broker is served before all are registered.
             configs_of: returns a topic's configuration.
             publish: called in the turn in which the image shows a change of brokers or partitions,
-                with the id of a broker that knows of the change already. The store reports other
+                with the id of a broker that already knows of the change. The store reports other
                 changes.
         """
         self._store = store

@@ -83,8 +83,8 @@ class UnreadableMetadata(Exception):
 
 
 def is_begun(path: Path) -> bool:
-    """Whether the file exists and names its cluster; the first start may have crashed before
-    writing that.
+    """Whether the file exists and names its cluster; the first start may have crashed before it
+    wrote the name.
 
     Raises:
         UnreadableMetadata: the file cannot be used.

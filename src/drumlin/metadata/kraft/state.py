@@ -38,7 +38,7 @@ class KafkaPartition:
 
     @property
     def complete(self) -> tuple[int, ...]:
-        """The replicas that lack no records, as far as Kafka knows.
+        """The replicas that have all records, as far as Kafka knows.
 
         When the last replica has stopped, Kafka's ISR is empty and that replica is eligible.
         """

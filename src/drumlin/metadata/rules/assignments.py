@@ -11,8 +11,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Replicas = tuple[int, ...]
 
-#: The number of replicas of a partition that are checked, if there are not more brokers. More
-#: replicas than brokers are never valid.
+#: The number of a partition's replicas to check, if there are no more brokers than that. Further
+#: replicas are never valid.
 _LOOKED_AT: Final = 1000
 
 

@@ -23,7 +23,7 @@ class IsrRequest(NamedTuple):
 
 
 def is_granted(request: IsrRequest, state: PartitionState, leader: int) -> bool:
-    """Whether the state results from this same request, whose answer was lost."""
+    """Whether the state already results from this request, whose answer was then lost."""
     return (
         state.partition_epoch == request.partition_epoch + 1
         and state.leader_epoch == request.leader_epoch

@@ -27,7 +27,7 @@ from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: Deleted topics, each with the log dirs that may still have folders of it; None: any log dir.
+#: Deleted topics, each with the log dirs that may still have its folders; None: any log dir.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 

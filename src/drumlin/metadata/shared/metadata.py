@@ -44,7 +44,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: The most partitions per request, so that requests of other brokers are served in between.
+#: The maximum number of partitions in a request: other brokers are served between two requests.
 _TOGETHER: Final = 500
 _NO_EPOCH: Final = -1
 

@@ -1,6 +1,6 @@
 """Common parts of mutations in all stores: locks, group commit, and reports to listeners.
 
-They do not store anything themselves.
+This file does not store anything itself.
 """
 
 from __future__ import annotations

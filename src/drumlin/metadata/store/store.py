@@ -42,7 +42,7 @@ Listener = Callable[[Change], Awaitable[None] | None]
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
-#: The argument for a broker that stopped cleanly.
+#: The argument `lacking` of a broker that stopped cleanly.
 NOTHING_LACKING: Final[Mapping[PartitionId, Returned]] = MappingProxyType({})
 
 
@@ -86,8 +86,8 @@ class MetadataStore(Protocol):
 
         Must precede any mutation.
 
-        lacking: partitions with other replicas in which this broker may have lost records, with the
-            rest of the log. This is stored before the broker counts as alive: see
+        lacking: partitions with other replicas in which this broker may have lost records, each
+            with what is left of its log. This is stored before the broker counts as alive: see
             `leadership.returned`.
 
         Raises:
@@ -158,7 +158,8 @@ class MetadataStore(Protocol):
 
         An unknown topic id is not enough to delete the data of a topic: if the metadata was lost or
         restored from an older copy, only the metadata may lack the topic. Only a known deletion is
-        a reason. A deletion is forgotten at the end of a process that found no folders of the topic
+        a reason to delete data. A deletion is forgotten at the end of a process that found no
+        folders of the topic
         at its start; in ZooKeeper, if that process started some time after every broker had found
         none.
         """
@@ -167,7 +168,7 @@ class MetadataStore(Protocol):
         """Whether `was_deleted` is true for any id."""
 
     def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> Awaitable[None]:
-        """Note which log dirs have folders of deleted topics left; empty if none has."""
+        """Note which log dirs still have folders of deleted topics; an empty list if none has."""
 
     def add_partitions(
         self, name: str, first_index: int, assignment: Assignment

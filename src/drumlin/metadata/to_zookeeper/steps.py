@@ -3,7 +3,7 @@
     1. the chroot notes that an adoption is in progress: no broker starts with it
     2. everything is written; up to here the broker can still be started without ZooKeeper
     3. the log dirs note that ZooKeeper has their metadata: the broker does not start either way
-    4. the chroot notes that it is complete
+    4. the chroot notes that the adoption is complete
     5. the store's file is renamed: the broker starts with ZooKeeper
 
 The metadata log of an Apache Kafka is moved by the same steps, but not renamed. After an

@@ -61,7 +61,9 @@ class Parts:
         return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
     async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
-        """The known ones of these partitions, with all data that a decision in a thread needs."""
+        """The partitions that this broker knows, with all data that a decision in a thread
+        needs.
+        """
         places: list[Place] = []
         rules: dict[UUID, TopicRules] = {}
         for topic_id, index in partitions:

@@ -45,7 +45,7 @@ class Tls:
     """TLS for a connection. Certificates and keys are given as paths of files, or as PEM text.
 
     A file is PEM, or a PKCS12 store. `ca` has the CA certificates to trust, by default the
-    system's; `ca_password` is its password if it is a store. `certificate` is the client's
+    system's; `ca_password` is the password if `ca` is a store. `certificate` is the client's
     certificate with its chain, and may include the key, as a store does. `key_password` is the
     password of the key or of the store.
     """
@@ -116,8 +116,8 @@ class OAuthBearer:
     `token_arguments` whenever a token is needed; an awaitable result is awaited in the client's
     event loop. The result is the token, or a pair of the token and the time when it expires, in
     seconds or milliseconds since 1970; a JWT contains that time itself. If the function raises
-    ConnectionError or TimeoutError, or any error after it has returned a token before, it is called
-    again, just as an unreachable broker is retried.
+    ConnectionError or TimeoutError, or any error once it has returned a token, it is called again,
+    just as an unreachable broker is retried.
 
     Without `token`, `token_endpoint` grants tokens for the client credentials, over TLS with
     `token_tls`, which by default trusts the system's certificates.

@@ -21,8 +21,8 @@ from drumlin.peer.security.claims import lifetime_of
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError
 from drumlin.peer.security.token_endpoint import Token
 
-#: A smaller expiry is refused, as it would be in the past; from the second number on, an expiry is
-#: in milliseconds.
+#: An expiry below the first number would be in the past, and is refused. From the second number on,
+#: it is in milliseconds, otherwise in seconds.
 _SECONDS_MIN: Final = 1e9
 _MILLISECONDS_MIN: Final = 1e11
 _EXPIRY_MAX: Final = 1e15
@@ -53,8 +53,8 @@ class TokenProvider:
 
         Raises:
             AuthenticationFailed: the function raised an error, or its result is not a token.
-            ConnectionLost: the function raised ConnectionError or TimeoutError; or any error after
-                it has returned a token before, as then the failure is probably temporary.
+            ConnectionLost: the function raised ConnectionError or TimeoutError; or any error once
+                it has returned a token, as then the failure is probably temporary.
         """
         answer = await asyncio.to_thread(self._call)
         if inspect.isawaitable(answer):

@@ -142,8 +142,8 @@ def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """The position and header of every whole batch, up to the first one that is cut off.
 
-    Stops before bytes that cannot be a batch: a caller that must know compares the end of the
-    last batch with the end of the buffer.
+    Stops before bytes that cannot be a batch. To detect this, compare the end of the last batch
+    with the end of the buffer.
     """
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:

@@ -27,7 +27,7 @@ _OUTPUT_BYTES: Final = 1 << 20
 
 def decode_member(data: memoryview, target: memoryview) -> int | None:
     """Decode one stream that ends with the data. A `Decoder`."""
-    if target and len(data) <= _SMALL_PIECE_BYTES:  # as most bodies are: the same in fewer steps
+    if target and len(data) <= _SMALL_PIECE_BYTES:  # the usual case, in fewer steps
         stream = zlib.decompressobj(_WITH_HEADER)
         try:
             output = stream.decompress(data, min(len(target), _OUTPUT_BYTES))

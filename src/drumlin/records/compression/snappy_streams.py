@@ -23,7 +23,7 @@ _BLOCK_BYTES: Final = 32 * 1024
 #: The maximum size of the length at the beginning of a block.
 _LENGTH_OCTETS_MAX: Final = 5
 _MORE: Final = 0x80  # set in each byte of that length but the last
-#: The densest element of the format has 3 bytes and copies 64 (64 by 2 is not possible).
+#: The densest element of the format has 3 bytes and copies 64; one of 2 bytes copies at most 11.
 _RATIO_MAX: Final = 32
 _NO_BLOCK: Final = "snappy: a block is cut off, or something else comes after the last"
 

@@ -119,7 +119,7 @@ FILTER_END_OFFSET: Final = FILTER_NEXT_OFFSET + 1
 FILTER_EARLIEST_HORIZON: Final = FILTER_END_OFFSET + 1
 FILTER_STATE_WIDTH: Final = FILTER_EARLIEST_HORIZON + 1
 
-#: The most bytes by which a record grows when its timestamp delta is rewritten. A record has at
+#: The maximum growth of a record, in bytes, when its timestamp delta is rewritten. A record has at
 #: least seven bytes, so a body grows to less than three times its size.
 REBASED_RECORD_GROWTH_MAX: Final = 10
 REBASED_BODY_GROWTH_MAX: Final = 3

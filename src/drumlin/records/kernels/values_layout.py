@@ -13,7 +13,7 @@ from typing import Final
 # zero, then the 32-bit end of each entry; a struct has no values buffer.
 NODE_COUNT: Final = 0
 NODE_USED: Final = 1  # bytes used
-NODE_ROOM: Final = 2  # the most entries
+NODE_ROOM: Final = 2  # maximum number of entries
 NODE_BYTES_ROOM: Final = 3
 NODE_VALIDITY: Final = 4  # addresses
 NODE_VALUES: Final = 5
@@ -21,8 +21,8 @@ NODE_BYTES: Final = 6
 NODE_KIND: Final = 7
 NODE_WIDTH: Final = 8
 
-# The kind of a node's values: their fixed size in bytes, or ends of variable sizes. A null entry has
-# a value, too, in addition to its validity byte.
+# The kind of a node's values: their fixed size in bytes, or the ends of values of any size. A null
+# entry has a value, too, in addition to its validity byte.
 KIND_EMPTY: Final = 0  # no values: structs, and columns with only nulls
 KIND_1: Final = 1
 KIND_4: Final = 4

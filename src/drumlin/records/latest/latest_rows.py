@@ -33,7 +33,7 @@ _ROW_BYTES_AT_LEAST: Final = 64 << 20
 #: With a memory limit, the part of it that the last rows may take: otherwise old rows would have to
 #: be removed again and again.
 _LIMIT_PART: Final = 0.75
-#: Pieces with at least this part of wanted rows are at first kept without copying.
+#: A piece of which at least this part is wanted is kept without copying at first.
 _WANTED_PART_MIN: Final = 0.75
 _ROWS_MIN: Final = 64
 #: Smaller pieces are joined when rows are removed.
@@ -145,7 +145,7 @@ class LatestRows:
             self._row_bytes += piece.nbytes
 
     def _compact(self, dead_rows_left: int) -> None:
-        """Remove old rows, beginning with the pieces that have most."""
+        """Remove old rows, beginning with the pieces that have the most of them."""
         pieces = self._pieces
         masks = [self._index.is_last(each.ids, _offsets(each.rows)) for each in pieces]
         live = np.array([np.count_nonzero(each) for each in masks])

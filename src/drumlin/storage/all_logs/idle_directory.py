@@ -90,7 +90,8 @@ class IdleDirectory:
             unclean = keys & source._checkpoint(checkpoints.UNCLEAN).read().keys()
         self._note(checkpoints.UNCLEAN, keys, dict.fromkeys(unclean, 0))
         if self.was_clean and not self.partitions:
-            # Marked as clean: each partition that moves here has a note whether its log is clean.
+            # Marked as clean: each partition that moves here has its own note on whether its log is
+            # clean.
             marker = clean_marker.encode_clean_marker(clean_marker.NO_EPOCH)
             self._files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", marker)
 

@@ -1,6 +1,7 @@
 """Read-only access to the logs of a log dir, while no broker uses it. Never changes a file.
 
-Unlike `recovery.py` it recovers and completes nothing: a log that needs that is an error.
+Unlike `recovery.py`, this file recovers and completes nothing: a log that needs recovery is an
+error.
 A log opened here must not be appended to, nor cleaned.
 """
 
@@ -86,7 +87,7 @@ def partitions_of(directory: LogDirectory) -> Iterator[tuple[str, int]]:
 def look_at_log(
     directory: LogDirectory, topic: str, partition: int, config: LogConfig
 ) -> PartitionLog:
-    """Open one log as it is in its folder.
+    """Open one log with the files that its folder has now.
 
     Raises:
         OSError: the folder cannot be read.

@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 def name_for_deleted(path: str, files: Files) -> str:
-    """A free name for a file until it is removed, as earlier deleted files may still exist."""
+    """A free name for a deleted file, as files deleted earlier may still exist."""
     renamed, number = path + DELETED_SUFFIX, 1
     while files.exists(renamed):
         renamed, number = f"{path}.{number}{DELETED_SUFFIX}", number + 1

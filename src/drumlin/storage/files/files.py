@@ -25,7 +25,7 @@ DEVICE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process or the machine is short of descriptors: no failure of the device.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
-#: A single file is an obstacle, or unusable: only its log fails, not the device.
+#: The file itself is an obstacle, or unusable: only its log fails, not the device.
 OF_ONE_FILE: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO}
 )

@@ -145,7 +145,7 @@ class LogFile:
 
 
 class OpenFiles:
-    """The budget: when it is used up, files that have not been used for longest are closed."""
+    """The budget: when it is used up, the least recently used files are closed."""
 
     def __init__(self, files: Files, budget: int | None = None) -> None:
         self.files = files

@@ -13,7 +13,8 @@ _CHEAP_TO_REPLAY_BYTES: Final = 16 * 1024
 def complete(log: LogState) -> None:
     """Prepare the active segment and the producer state for the last flush.
 
-    For a small segment no snapshot and time index entry is written, to save disk blocks: the next
+    For a small segment neither a snapshot nor a time index entry is written, to save disk blocks:
+    the next
     start finds producers and timestamps by reading it, unless their records were deleted.
     """
     active, end_offset = log.segments.active, log.log_end_offset

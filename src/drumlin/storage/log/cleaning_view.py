@@ -27,7 +27,7 @@ class CleaningView(NamedTuple):
     #: The number of truncations so far: a cleaning that began before the last one must be dropped.
     truncations: int
     config: LogConfig
-    #: Whether no tombstone or marker may be removed, as a follower has not got all of them yet.
+    #: Whether no tombstone or marker may be removed, as a follower has not fetched all of them yet.
     keeps_deletions: bool
 
     @property

@@ -161,7 +161,7 @@ def _count(
     try:
         for header in headers:
             if header.leader_epoch > epochs.latest_epoch:
-                # Not at its base offset: the first batches of the epoch may have been cleaned away.
+                # The epoch starts at the previous end: its first batches may be cleaned away.
                 epochs.assign(header.leader_epoch, end_offset)
             if header.record_count < header.end_offset - end_offset:  # the leader has compacted it
                 log.note_deletions_dropped(header.end_offset)

@@ -48,7 +48,7 @@ class LeaderEpochs:
         return self._entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records from `start_offset` on belong to `epoch`; contradicting entries are dropped."""
+        """Assign records from `start_offset` on to `epoch`; contradicting entries are dropped."""
         last = self._entries[-1] if self._entries else None
         if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
             return

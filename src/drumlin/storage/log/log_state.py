@@ -174,7 +174,7 @@ class LogState:
 
     @property
     def deletions_kept_after_crash(self) -> int:
-        """`deletions_kept_from` as of a crash at this moment, which may complete a pending swap."""
+        """`deletions_kept_from` after a crash now: the next start may complete a pending swap."""
         pending = self.swaps.pending  # read first: a swap is noted here before it stops pending
         dropped_before = 0 if pending is None else pending.drops_deletions_before
         return max(self.deletions_kept_from, dropped_before, self.deletions_kept_beside)

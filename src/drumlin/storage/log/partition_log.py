@@ -120,8 +120,7 @@ class PartitionLog(LogState):
                 state = self.producer_state
                 duplicate = state.check_client_batch(header, base_offset, verification)
             except KafkaError:
-                # If the log dir is offline, earlier batches failed, so this one is only out of
-                # order.
+                # If the log dir is offline, this is only out of order as earlier batches failed.
                 self.log_directory.check_writable()
                 raise
             if duplicate is not None:
@@ -134,7 +133,7 @@ class PartitionLog(LogState):
         try:
             if has_producer:
                 self.producer_state.update(header, base_offset, timestamp)
-        finally:  # last, so that readers up to there see open transactions; and after any error
+        finally:  # set last, so that readers up to it see open transactions; even after an error
             self.log_end_offset = last_offset + 1
         return result_of(
             (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
@@ -161,7 +160,7 @@ class PartitionLog(LogState):
         base_offset = self.log_end_offset
         assign_offsets(batch, 0, base_offset, leader_epoch)
         header = parse_header(batch)
-        if header.producer_id < 0 and not header.attributes & CONTROL_MASK:  # as most are
+        if header.producer_id < 0 and not header.attributes & CONTROL_MASK:  # the usual case
             last_offset = base_offset + header.last_offset_delta
             timestamp = header.max_timestamp
             self._write(batch, base_offset, last_offset, leader_epoch, timestamp, now_ms)

@@ -9,7 +9,8 @@ producer may do is decided elsewhere.
         whether the older batches are stored in full
         up to four older batches, the latest first, 12 bytes each: offset delta, and the distance of
         offset and timestamp to those of the next newer batch. Its sequences end where those of the
-        newer batch begin. Where that does not hold, or fit, all are stored in full, 24 bytes each.
+        newer batch begin. If not, or if a distance does not fit, all are stored in full, 24 bytes
+        each.
 """
 
 from __future__ import annotations

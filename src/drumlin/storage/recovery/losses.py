@@ -75,7 +75,7 @@ def _remove_empty_ends(log: PartitionLog) -> None:
 
 
 def close_losses(logs: Iterable[PartitionLog]) -> None:
-    """Make the new leader epochs durable, and fill lost ends. Blocks; before the logs are served.
+    """Make new leader epochs durable, and fill lost ends, before the logs are served. Blocks.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
 _OLD_MAGICS: Final = (0, 1)
-#: The size of an old message without key and value; zeros would mean a smaller one.
+#: The minimum size of an old message. Zero bytes at the end of a file would state a smaller size.
 _OLD_SIZE_MIN: Final = LOG_OVERHEAD + 14
 
 
@@ -62,8 +62,8 @@ def recover_segment(
         header = place.header
         segment.index_batch(place, header.size, interval)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
-            # Not at its base offset, nor at the segment's: the first batches of the epoch may have
-            # been compacted away, and an epoch that starts too late hides diverging records.
+            # The epoch starts where the previous batch ends, since its first batches may have been
+            # compacted away: an epoch that starts too late would hide diverging records.
             log.leader_epochs.assign(header.leader_epoch, end_offset)
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)

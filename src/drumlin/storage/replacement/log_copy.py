@@ -37,7 +37,7 @@ from drumlin.wire.exact_from import UNKNOWN_YET
 
 _logger = logging.getLogger(__name__)
 
-#: The copy leaves the size of a segment free, or this part of a small device.
+#: The copy leaves the size of a segment free or, if less, the size of the device divided by this.
 _LEFT_FREE: Final = 20
 
 

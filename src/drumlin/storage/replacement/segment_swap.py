@@ -115,7 +115,7 @@ class SegmentSwap:
         end_offset = self._check()
         durability = log.durability  # read once, as it is replaced when the folder moves
         with durability.lock:
-            # Not by `flush`: a disk that is too full for a cleaning must not go offline.
+            # `flush` is not used: a disk too full for a cleaning must not take the log dir offline.
             durability.sync(log.segments, log.leader_epochs, end_offset)
         for segment in self._old:
             segment.transaction_index.entries()  # loads them for readers of the old segments

@@ -80,7 +80,7 @@ class FileSlice:
     def keep(self) -> bool:
         """Read all bytes in advance of `read_resident`; False if they are not in memory.
 
-        For few bytes, this costs less than a check whether they can be read.
+        For few bytes, this costs less than checking whether they can be read.
         """
         try:
             self._kept = self._files.read_resident_at(self._descriptor, self.size, self.position)

@@ -26,7 +26,7 @@ class KnownPositions:
         return self._before.get(offset) if position is None else position
 
     def put(self, offset: int, position: int) -> None:
-        """Store that the batches below `offset` end at `position`, where the others start."""
+        """Store that the batches below `offset` end at `position`, where later batches start."""
         latest = self._latest
         if len(latest) >= _GENERATION_SIZE:
             self._before, self._latest = latest, {}

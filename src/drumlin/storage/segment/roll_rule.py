@@ -22,9 +22,10 @@ def segment_age_max_ms(config: LogConfig) -> int:
 def is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     """Whether the active segment's oldest record has waited for `max.compaction.lag.ms`.
 
-    The active segment is not cleaned, and a log without appends would never roll. Records without a
-    timestamp, with a future one, or older than the segment count from its creation. The creation
-    time of a segment from before a restart is not known: it may be rolled too early, once.
+    The active segment is not cleaned, and a log without appends would never roll. The wait begins
+    at the first timestamp or, if that is missing, in the future, or before the segment's creation,
+    at the creation. After a restart the creation time is not known: the segment may be rolled too
+    early, once.
     """
     if not config.is_compacted or not segment.size:
         return False

@@ -226,7 +226,9 @@ class Segment(SegmentFiles):
             return
 
     def _set_aside(self, end: int) -> None:
-        """Reserve blocks ahead of the writes, which are cheaper and contiguous then."""
+        """Reserve blocks ahead of the writes, which makes writes cheaper and the blocks
+        contiguous.
+        """
         if end < _SET_ASIDE_FROM_BYTES:
             return
         self._file_end = end + min(end, _SET_ASIDE_STEP_BYTES_MAX)

@@ -39,12 +39,12 @@ _WITHOUT_EPOCH: Final = struct.Struct(">iq")
 _NO_TAGS: Final = {0}
 #: From this value on, a length takes more than a byte in flexible versions.
 _LONG: Final = 0x7F
-#: Offsets in a piece: they are read, checked and packed in a millisecond or two.
+#: The number of offsets in a piece, which are read, checked and packed in a millisecond or two.
 PIECE_MAX: Final = 1000
-#: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
+#: Frames up to this size are copied before they are read, as slices of bytes are cheaper.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 _MILLISECOND: Final = timedelta(milliseconds=1)
-#: A text of more characters may take more bytes than a string may have.
+#: A text of more characters may exceed the maximum size of a string in bytes.
 _COUNTED_LENGTH: Final = STRING_BYTES_MAX // 4
 _NULL_UUID: Final = bytes(16)
 _NO_LEADER_EPOCH: Final = -1

@@ -48,7 +48,7 @@ class FieldReader:
 
     def nullable_string(self) -> str | None:
         frame, start = self._frame, self._position
-        if self._flexible and frame[start] < 0x80:  # nearly all lengths are so short
+        if self._flexible and frame[start] < 0x80:  # nearly all lengths are this short
             if not frame[start]:
                 self._position = start + 1
                 return None

@@ -80,7 +80,7 @@ def _read(version: int, frame: memoryview, position: int, partitions_max: int) -
         else:
             size, position = _name_length(frame, position, flexible)
             end = position + size
-        topic = frame[position:end].tobytes()  # short if the frame is: then no count follows
+        topic = frame[position:end].tobytes()  # if it is cut off, reading the count fails
         count, position = _count(frame, end, flexible)
         elements_left -= count
         if elements_left < 0:
@@ -122,7 +122,7 @@ def _compact_partitions(
         length, after = frame[position + 4], frame[position + 5]
         if length < 0x80:
             position += 5
-        elif after < 0x80:  # as for most batches
+        elif after < 0x80:  # the usual case
             length += (after - 1) * 0x80
             position += 6
         else:
@@ -180,7 +180,7 @@ def _size(
     """The length prefix of a string or an array (negative: null), and the position after it."""
     if flexible:
         size = frame[position]
-        if size < 0x80:  # as nearly all lengths are
+        if size < 0x80:  # the usual case
             return size - 1, position + 1
         size, position = read_uvarint(frame, position)
         return size - 1, position

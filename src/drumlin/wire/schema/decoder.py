@@ -35,8 +35,8 @@ UNREADABLE: Final = (
 )
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: The most tagged fields in a structure. Kafka's structures have at most four, but as a field takes
-#: only two bytes, a peer could send very many.
+#: The maximum number of tagged fields in a structure. Kafka's structures have at most four, but a
+#: peer could send very many, as a field takes only two bytes.
 TAGGED_FIELDS_MAX: Final = 32
 
 
@@ -62,7 +62,7 @@ def decoder(cls: Any, version: int, *, flexible: bool) -> Decode:
 def admit(elements_max: float) -> None:
     """Limit the elements, in all arrays together, that this thread reads until the next call.
 
-    A thread starts without a limit (`math.inf`), to which the caller must return.
+    A thread starts without a limit (`math.inf`), which the caller must restore afterwards.
     """
     _elements.left = elements_max
 

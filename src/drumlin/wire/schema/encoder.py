@@ -292,7 +292,7 @@ def put_compact_string(buffer: bytearray, value: str | None) -> None:
         buffer.append(0)
         return
     encoded = value.encode()
-    if len(encoded) < 0x7F:  # nearly all strings are so short
+    if len(encoded) < 0x7F:  # nearly all strings are this short
         buffer.append(len(encoded) + 1)
         buffer += encoded
     else:

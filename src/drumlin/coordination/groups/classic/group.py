@@ -66,7 +66,7 @@ from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.schema.types import STRING_BYTES_MAX, beginning
 
-#: The most bytes of a client id or instance id in a member id, before the UUID.
+#: The maximum size of the client id or instance id in a member id, before the UUID.
 _OWNER_BYTES_MAX: Final = STRING_BYTES_MAX - len("-") - 36
 
 
@@ -257,8 +257,7 @@ class Group:
         elif state is GroupState.STABLE and is_unchanged and not is_leader:
             self._effects.answer(waiter, self._generation.join_answer(member.member_id))
         else:
-            # The leader of a stable group rejoins after a change that it has noticed, e.g. of
-            # topics.
+            # The leader of a stable group rejoins when it notices a change, e.g. of topics.
             self.membership.update(member, request)
             self._effects.let_join_wait(member, waiter)
             self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
@@ -357,7 +356,7 @@ class Group:
         return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
-        """The group's record; None if the group does not await the record any more."""
+        """The group's record; None if the group no longer awaits the record."""
         return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:

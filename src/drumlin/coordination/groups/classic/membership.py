@@ -33,7 +33,9 @@ class Member:
     join_waiter: Any = None
     sync_waiter: Any = None
     is_new: bool = False
-    """True until the member's first join is answered: before, the client cannot send heartbeats."""
+    """True until the member's first join is answered; until then, the client cannot send
+    heartbeats.
+    """
     answers_under_way: int = 0
     """The number of answers that are decided but not given yet."""
 

@@ -1,7 +1,7 @@
 """The protocols that members of a group support, and the election among those that all support.
 
 Members of a group are configured alike, so they name only a few different lists of protocols. This
-code examines the different lists, not the members. The size of the lists is limited such that one
+code examines the different lists, not the members. The size of the lists is limited, so that one
 turn of the loop is enough.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from drumlin.coordination.counts import add
 from drumlin.coordination.groups.every_kind.messages import Protocols
 
-#: The most names in all different lists together; examining them takes a millisecond.
+#: The maximum number of names in all different lists; examining them takes a millisecond.
 NAMES_MAX: Final = 20_000
 
 

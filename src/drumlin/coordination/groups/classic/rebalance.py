@@ -34,10 +34,10 @@ from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: The most characters of a reason that are logged, as it contains text from clients.
+#: The maximum number of characters logged of a reason, as it contains text from clients.
 _REASON_LENGTH_MAX: Final = 300
 
-#: The most late members (without a join or sync) removed in one turn; removing them takes a
+#: The maximum number of late members (without a join or sync) removed in one turn, which takes a
 #: millisecond.
 _REMOVED_AT_ONCE: Final = 200
 

@@ -52,7 +52,7 @@ class StaticMembers:
         self._ahead_of_log.setdefault(member.group_instance_id, []).append(former)
 
     def in_log(self, metadata: GroupMetadata) -> None:
-        """Forget former states that are older than this record, which lacks their ids."""
+        """Forget former states that are older than this record, which has later ids."""
         if not self._ahead_of_log:
             return
         logged = {each.member_id for each in metadata.members}

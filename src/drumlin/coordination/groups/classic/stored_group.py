@@ -44,7 +44,7 @@ class StoredGroup:
         return isinstance(purpose, Created) or state is GroupState.EMPTY
 
     async def metadata(self, purpose: Purpose) -> GroupMetadata | None:
-        """The group's record; None if the group does not await the record any more."""
+        """The group's record; None if the group no longer awaits the record."""
         generation = self._generation
         if isinstance(purpose, Created):
             return GroupMetadata(None, 0, None, None, generation.state_timestamp_ms, ())
@@ -88,7 +88,7 @@ class StoredGroup:
 
 
 def members_of(metadata: GroupMetadata) -> Iterator[Member]:
-    """The members in a record, which has only the protocol in use of each member."""
+    """A record's members, each with only the protocol in use, as the record has no others."""
     for each in metadata.members:
         yield Member(
             each.member_id,

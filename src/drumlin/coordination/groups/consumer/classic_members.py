@@ -279,7 +279,7 @@ def _must_wait(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: Member) -> None:
-    """Set the deadline for a member to join again, unless it is set since an earlier request."""
+    """Set the deadline for a member to join again, unless an earlier request has set it."""
     if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
         timeout_ms = member.subscription.rebalance_timeout_ms
         group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)

@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 #: size, since an attempt is expensive.
 _TRIED_AGAIN: Final = 0.9
 
-#: The most members of a group that is converted in one turn, in some milliseconds.
+#: The size of the largest group that is converted in one turn, in some milliseconds.
 MEMBERS_AT_ONCE: Final = 100
 
 _UPGRADE: Final = frozenset({"upgrade", "bidirectional"})

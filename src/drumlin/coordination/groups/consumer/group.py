@@ -89,7 +89,7 @@ class ConsumerGroup:
         self.is_assigning = False
         """Whether a target assignment that takes more than a turn is in progress."""
         self.regexes_resolved_ms = 0
-        """The time at which all regular expressions were resolved."""
+        """The time at which all regular expressions were last resolved."""
         self._static_ids: dict[str, str] = {}
         self.owners: dict[UUID, dict[int, int]] = {}
         """Topic id -> partition that a member has or must still revoke -> that member's epoch."""

@@ -19,9 +19,9 @@ from drumlin.turns import TURN_S
 
 _log = logging.getLogger(__name__)
 
-#: The most answers given immediately, in the turn in which they are decided.
+#: The maximum number of answers given immediately, in the turn in which they are decided.
 ANSWERS_PER_TURN: Final = 32
-#: The most answers given in each later turn: fewer, as answered clients may send requests by then.
+#: The maximum in each later turn: fewer answers, as answered clients may send requests by then.
 _ANSWERS_PER_LATER_TURN: Final = 16
 
 

@@ -33,7 +33,7 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The most bytes of metadata that a member may send for all of its protocols. The metadata stays in
+#: The maximum size of the metadata of all protocols that a member sends. The metadata stays in
 #: memory until the member's session ends, even without a connection; all members of a group must
 #: fit into a record of 1 MiB.
 _PROTOCOLS_BYTES_MAX: Final = 4 << 20

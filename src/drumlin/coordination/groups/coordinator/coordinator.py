@@ -61,7 +61,7 @@ _LARGE_AT_A_TIME: Final = 2
 #: How long a deadline is postponed if it passes while its group is loading: the members cannot send
 #: heartbeats then.
 _LOADING_RETRY_S: Final = 5.0
-#: The most offsets that are deleted in one batch with their group, in about two milliseconds.
+#: Up to this number, offsets are deleted in one batch with their group, in about two milliseconds.
 _DELETED_WITH_GROUP: Final = 200
 
 

@@ -139,7 +139,7 @@ class OffsetWriter:
         """Check again that the commit is allowed, as other requests have run meanwhile.
 
         Raises:
-            KafkaError: the next batch may not be committed any more.
+            KafkaError: the next batch may no longer be committed.
         """
         self._writer.check_leads(shard)
         check = shard.admit_commit(commit.group_id, commit.committer)

@@ -139,7 +139,7 @@ class ShareGroupMembership:
         response, initializing = await self._beat(group_id, request)
         if initializing is None:
             return response
-        # If a share coordinator is not available for long, members must not have to leave.
+        # Members must not have to leave if a share coordinator is unavailable for a long time.
         done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
         if not done or not initializing.result():
             return response

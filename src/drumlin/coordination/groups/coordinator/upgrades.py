@@ -346,7 +346,7 @@ class Upgrades:
         for tombstone in group.tombstones():
             _add(packer, tombstone)
             await give_way()
-        await asyncio.to_thread(_add, packer, record)  # it has all members
+        await asyncio.to_thread(_add, packer, record)  # the record has all members
         return classic, packer
 
     # -- at once ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Topics(Protocol):
         """The names of all topics. There may be very many, so search them without making a copy."""
 
     def was_deleted(self, topic_id: UUID) -> bool:
-        """Whether the topic is known to be deleted; one may be missing for other reasons."""
+        """Whether the topic is known to be deleted, rather than missing for another reason."""
 
     def was_any_deleted(self) -> bool:
         """Whether any topic is known to be deleted."""

@@ -148,7 +148,7 @@ class Store:
     """Write the record of `Group.to_store`, then call `Group.stored`.
 
     Other requests may run before the write. If `Group.awaits` returns False by then, the write is
-    not needed any more.
+    no longer needed.
     """
 
     purpose: Purpose

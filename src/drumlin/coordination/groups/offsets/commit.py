@@ -79,9 +79,9 @@ async def sorted_out(
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
     """Whether the first `count` offsets stay committed if the next ones are refused.
 
-    They do not count in a transaction: its offsets take effect only with the marker, and a client
-    that gets an error sends all offsets again before it ends the transaction. They do not count
-    either if the group was deleted meanwhile, together with its offsets.
+    They do not in a transaction: its offsets take effect only with the marker, and a client that
+    gets an error sends all offsets again before it ends the transaction. Nor do they if the group
+    was deleted meanwhile, together with its offsets.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone

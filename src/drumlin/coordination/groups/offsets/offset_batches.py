@@ -47,11 +47,11 @@ _ENDS: Final = b"\0"
 _NO_VALUE: Final = varint(-1)
 #: Keys of names up to this length are cached, as clients use the same names again and again.
 _KEPT_LENGTH_MAX: Final = 200
-#: The most topics in a batch, as a batch is applied in one turn.
+#: The maximum number of topics in a batch, as a batch is applied in one turn.
 _TOPICS_MAX: Final = 2000
-#: The most records that are written in the same turn as they are checked; see `Commit`.
+#: Up to this number, records are checked and written in the same turn; see `Commit`.
 _JOINED_AT_ONCE_MAX: Final = 1000
-#: The most bytes of a record besides the key and the value.
+#: The maximum size of a record without its key and value.
 _OVERHEAD_BYTES: Final = 24
 _ONE_BYTE: Final = tuple(varint(delta) for delta in range(64))
 _TWO_BYTES_END: Final = 8192

@@ -251,7 +251,7 @@ def offset_key_start(group_id: str, topic: str) -> bytes:
 
 
 _VALUE: Final = ByHand(encode_offset, decode_offset)
-#: The older type comes first, as records are written with the last type.
+#: The older type comes first: records are written with the last type of this list.
 RECORD_TYPES: Final = tuple(
     RecordType(None, OffsetKey, KeySchema(key_type, OffsetKey), _VALUE)
     for key_type in _OFFSET_KEY_TYPES

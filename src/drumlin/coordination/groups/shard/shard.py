@@ -2,8 +2,8 @@
 
 Plain synchronous code. Changes of committed offsets, consumer groups and share groups, and removals
 of groups, are first written as records; `apply` applies them once they are in the log. So memory is
-never ahead of the log. The exception, as in Kafka, are classic groups: new members are only in the
-log when the rebalance is complete.
+never ahead of the log. Classic groups are an exception, as in Kafka: new members are in the log
+only when the rebalance is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: The most offsets that are removed together, which takes half a turn.
+#: The maximum number of offsets that are removed together, which takes half a turn.
 _REMOVED_PER_STEP: Final = 50
 
 
@@ -219,7 +219,7 @@ class GroupShard:
             yield group.orphans()
 
     def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
-        """A group's committed offsets, a few at a time, from the state at that time."""
+        """A group's committed offsets, a few at a time, each time from the current state."""
         for topic in list(self.offsets.topics(group_id)):
             partitions = list(self.offsets.topics(group_id).get(topic, ()))
             for start in range(0, len(partitions), _REMOVED_PER_STEP):

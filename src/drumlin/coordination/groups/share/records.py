@@ -7,7 +7,7 @@
              14     the current assignment of a member          group, member
              15     partitions whose share state is kept        group
 
-Values are written and read as Kafka 4.3 does. A tombstone of type 11 ends the group.
+Values are written and read as by Kafka 4.3. A tombstone of type 11 ends the group.
 """
 
 from __future__ import annotations

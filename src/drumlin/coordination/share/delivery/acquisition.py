@@ -16,7 +16,7 @@ from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fet
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 
-#: The most runs that one request reacquires; processing them takes about 1 ms.
+#: The maximum number of runs that one request reacquires; processing them takes about 1 ms.
 _RUNS_MAX = 500
 
 #: The least delivery count limit for which throttling is useful.

@@ -29,7 +29,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 
 _NO_PARTITION: Final = -1
-#: The most batches that are combined in one turn; more batches take several turns.
+#: The number of batches that are combined in one turn; more batches take several turns.
 _MERGED_AT_ONCE_MAX: Final = 500
 #: The summary of a state that was never initialized.
 _NOTHING_KNOWN: Final = ShareState(state_epoch=0, leader_epoch=0)
@@ -144,7 +144,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             await self._delete_orphans_in(partition)
 
     async def _delete_orphans_in(self, partition: int) -> None:
-        """Delete the states in deleted topics, whenever these topics were deleted."""
+        """Delete the states in deleted topics, no matter when these were deleted."""
         what = "states in deleted topics"
         await self._write_found(
             partition,

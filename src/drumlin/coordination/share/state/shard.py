@@ -27,8 +27,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _STATES_PER_STEP: Final = 1_000
 #: The states that chores write in one turn, which takes a millisecond.
 _WRITTEN_AT_ONCE: Final = 50
-#: The most batches in one state; a snapshot of these takes less than 500 KB. A share partition has
-#: fewer records in flight.
+#: The maximum number of batches in one state; a snapshot of these takes less than 500 KB. A share
+#: partition has fewer records in flight.
 _BATCHES_MAX: Final = 20_000
 
 
@@ -59,7 +59,7 @@ class ShareShard:
         self.partition = partition
         self.states: LoadedStates = {}
         self.pruned_to = 0
-        """The offset up to which the log was last deleted."""
+        """The offset before which the log's records were last deleted."""
 
     async def take_over(self, loaded: LoadedStates) -> None:
         """Fill the shard from the log, over several turns of the loop."""

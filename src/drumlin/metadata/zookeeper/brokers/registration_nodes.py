@@ -90,7 +90,7 @@ def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence
                 version = 0 if epoch is None else epoch.version + 1
                 return BrokerFence(node_id, version, is_registered=False)
         elif broker.owner == session.session_id:
-            _withdraw(session, path)  # of an earlier attempt, perhaps without an answer
+            _withdraw(session, path)  # what an earlier attempt, perhaps unanswered, has left
         else:
             left_s = deadline - time.monotonic()
             if left_s <= 0:

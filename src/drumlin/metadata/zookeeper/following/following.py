@@ -183,7 +183,7 @@ class Follower:
         if any(each in paths for each in self._configs.folders):
             await self._configs.look()
         if layout.CONFIG_CHANGES in paths:
-            await self.topics.look()  # for those with a formerly unreadable configuration
+            await self.topics.look()  # their configuration may have been unreadable
             await self.leaders.settle_all()  # an unclean election may be allowed now
         if _DUTIES in paths:
             await self.settle()

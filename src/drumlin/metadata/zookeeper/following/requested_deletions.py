@@ -1,4 +1,4 @@
-"""Deletion of topics on requests of tools, and after interruptions, by the controller.
+"""Deletion of topics by the controller: at the request of tools, and after interruptions.
 
 A client's request to delete a topic is handled in the same way, by any broker.
 """

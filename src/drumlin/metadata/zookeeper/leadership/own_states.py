@@ -66,7 +66,7 @@ class OwnStates:
         """Write the states of new partitions with these paths, which did not fit into one
         transaction.
 
-        In the returned topic, their states are older than any stored one.
+        In the returned topic, the states of these partitions count as older than any stored one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -56,7 +56,7 @@ _CONFLICTS: Final = (
 
 
 class Conflict(Exception):
-    """A transaction was refused, because a node is not as an operation expects."""
+    """A transaction was refused, because a node is not in the state that an operation expects."""
 
     def __init__(self, operation: Operation, *, is_missing: bool) -> None:
         super().__init__(f"{operation.path} is not as expected")
@@ -143,8 +143,8 @@ class Session:
             raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
 
     def _what_it_does(self) -> str:
-        """The reason for the missing connection. A server refuses clients that have seen later
-        changes.
+        """The reason for the missing connection, in words. A server may also refuse this client
+        because it has seen changes that the server has not.
         """
         if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._listens = any(map(listens, self._client.hosts))
@@ -178,7 +178,7 @@ class Session:
         return [each or [] for each in answers]
 
     def await_change(self, path: str, timeout_s: float) -> None:
-        """Wait until the node has changed or gone, at most for `timeout_s`."""
+        """Wait until the node has changed or was deleted, at most for `timeout_s`."""
         changed = self._awaited = threading.Event()
         (found,) = self._ask(
             lambda each: self._client.get_async(each, lambda _: changed.set()), [path]
@@ -213,8 +213,8 @@ class Session:
             raise _refused(path, error) from error
 
     def sync(self) -> None:
-        """Wait until earlier requests, even unanswered ones, have been applied or can no
-        longer be.
+        """Wait until each earlier request, even an unanswered one, has been applied or can no
+        longer be applied.
         """
         self._await_connection()
         self._get(self._client.sync_async("/"), "/")

@@ -18,7 +18,7 @@ from drumlin.zookeeper.connection import connect
 
 _log = logging.getLogger(__name__)
 
-#: The most nodes named in one log line.
+#: The maximum number of nodes named in one log line.
 _NAMED_MAX: Final = 3
 
 

@@ -86,7 +86,7 @@ class PartitionStates:
 
 
 def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
-    """The topic, where any stored state of these partitions counts as newer."""
+    """The topic, changed so that any stored state of these partitions counts as newer."""
     partitions = tuple(
         replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
         for each in topic.partitions

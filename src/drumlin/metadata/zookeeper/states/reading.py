@@ -147,8 +147,8 @@ def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment
 
 
 def config_names(session: Session, *, has_acls: bool, has_tokens: bool) -> list[Resource]:
-    """The resources that have a configuration. `has_acls`: with ACLs; `has_tokens`: with delegation
-    tokens.
+    """The resources that have a configuration. `has_acls`, `has_tokens`: whether to include ACLs
+    and delegation tokens.
     """
     kinds = layout.config_kinds()
     names = session.children_of(list(kinds))

@@ -1,7 +1,7 @@
 """ACLs in ZooKeeper, as Apache Kafka 3.9 stores and announces them. Pure.
 
 A node has all ACLs of one resource pattern. The node of a literal pattern is below `/kafka-acl`,
-that of a prefix below `/kafka-acl-extended/prefixed`; each of the two has announcements of its own.
+that of a prefix below `/kafka-acl-extended/prefixed`; each of the two has its own announcements.
 In the image the pattern is a resource called `KIND:PATTERN:name`, and each of its ACLs a key: the
 JSON list of principal, host, operation and permission.
 """

@@ -1,8 +1,9 @@
 """Configurations in ZooKeeper, of all types of resources: their nodes' paths and contents, and the
 announcements of changes. Pure.
 
-ACLs and delegation tokens are in nodes of their own (`acl_nodes.py`, `token_nodes.py`), all others
-below `/config` (`layout.py`), those of users and quotas two in a node (`owner_nodes.py`).
+ACLs and delegation tokens have their own parent nodes (`acl_nodes.py`, `token_nodes.py`); all other
+configurations are below `/config` (`layout.py`). A user's credentials and quotas share a node
+(`owner_nodes.py`).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def filter_records(
 
 @helper
 def note_horizon(state: Pointer) -> None:
-    """Update the earliest delete horizon from the filtered batch, if that keeps tombstones."""
+    """Update the earliest delete horizon from the filtered batch, if the batch keeps tombstones."""
     horizon = state[at.HEAD_BASE_TIMESTAMP]
     if state[at.FILTER_HORIZON_IS_DUE]:
         horizon = state[at.FILTER_NEW_HORIZON_MS]
@@ -98,9 +98,9 @@ def filter_body(
 def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool:
     """Whether the filtered batch gets a delete horizon.
 
-    It does not if a timestamp's delta to the horizon would not fit, or if the batch is too large;
-    its tombstones then stay forever. It does not either if the batch ends after the last offset
-    that pass 1 has processed, as a later cleaning must process the batch's last tombstones first.
+    No horizon is set if a timestamp's delta to it would not fit, or if the batch is too large; its
+    tombstones then stay forever. Nor is it set if the batch ends after the last offset that pass 1
+    has processed, as a later cleaning must process the batch's last tombstones first.
     """
     last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
     lowest = _INT64_MIN + state[at.FILTER_NEW_HORIZON_MS]

@@ -1,6 +1,4 @@
-"""The kernel that accepts ordinary batches, which `records/validation/validation.py` need not parse
-then.
-"""
+"""The kernel that accepts ordinary batches; `validation/validation.py` parses all others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`uniform`: members get equal numbers of partitions if subscriptions allow, and keep their
-partitions.
+"""`uniform`: members get equal numbers of partitions if subscriptions allow it, and keep theirs.
 
 First each member keeps its partitions. Then free partitions go to the member with the fewest, and
 partitions move from the member with the most to the one with the fewest, as long as that improves
@@ -18,8 +17,8 @@ from drumlin.coordination.groups.consumer.assignors.assignee import Assignee
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.turns import give_way
 
-#: The most rounds over all topics. Moves in one topic may allow moves in another, but a few rounds
-#: give a good balance.
+#: The maximum number of rounds over all topics. Moves in one topic may allow moves in another,
+#: but a few rounds give a good balance.
 _ROUNDS_MAX: Final = 16
 
 #: The partitions of a topic assigned in one turn.
@@ -198,7 +197,7 @@ class _Unequal:
         return await self._result()
 
     def _urgency(self, topic_id: UUID) -> tuple[float, int, int]:
-        """The sort key of a topic: those with the least choice of members come first."""
+        """The sort key of a topic: topics with the least choice of members come first."""
         subscribers = len(self._subscribers[topic_id])
         return -self._counts[topic_id] / subscribers, subscribers, topic_id.int
 
