@@ -82,7 +82,7 @@ class RequestContext(NamedTuple):
     session: Session
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether the request's principal may do this. The audit log is told."""
+        """Whether the request's principal may do this. The decision is audited."""
         authorizer, session = self.broker.authorizer, self.session
         if authorizer is None:
             return True
@@ -92,7 +92,7 @@ class RequestContext(NamedTuple):
         return allowed
 
     def sees(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Like `may`, for what nobody has asked for by its name: the audit log is not told."""
+        """Like `may`, for a resource that the request does not name: this is not audited."""
         authorizer, session = self.broker.authorizer, self.session
         return authorizer is None or authorizer.allows(
             session.principal, session.host, operation, kind, name
@@ -115,16 +115,16 @@ class RequestContext(NamedTuple):
     ) -> Callable[[str], bool] | None:
         """Whether the principal may do this on a topic, by its name; None: on every topic.
 
-        `is_named`: the request names the topics, so that the audit log is told.
+        `is_named`: the request names the topics, so the decisions are audited.
         """
         if self.broker.authorizer is None:
             return None
         return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
 
     def known_topics(self, operation: Operation) -> Mapping[str, bool]:
-        """What `may` has said before, by a topic's name, until an ACL changes.
+        """Earlier results of `may`, by a topic's name; they are dropped when an ACL changes.
 
-        Empty while the audit log is told of all that is allowed.
+        Empty while the audit log records everything that is allowed.
         """
         authorizer, session = self.broker.authorizer, self.session
         if authorizer is None or AUDIT.tells_allowed:
@@ -132,7 +132,7 @@ class RequestContext(NamedTuple):
         return authorizer.remembered(session.principal, session.host, operation, Kind.TOPIC)
 
     def operations(self, kind: Kind, name: str) -> int:
-        """The operations that the principal may do, as the set of bits of an answer."""
+        """The operations that the principal may do, as a response's bit set."""
         if self.broker.authorizer is None:
             return ALL_OPERATIONS[kind]
         allowed = (each for each in OPERATIONS[kind] if self.sees(each, kind, name))
@@ -170,9 +170,9 @@ class RequestContext(NamedTuple):
         return user_of(self.session.principal), self.header.client_id or ""
 
     def mutations(self, strict_from: int) -> Mutations | None:
-        """What the client may still change, as a quota limits it; None if none does.
+        """The client's quota on topic and partition changes; None if there is none.
 
-        strict_from: the version from which a change that goes too far is refused.
+        strict_from: the version from which changes that exceed the quota are refused.
         """
         quotas = self.broker.quotas
         if quotas is None:

@@ -121,8 +121,8 @@ class PartitionRead:
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
         """Note a follower's fetch offset, before it is answered.
 
-        Returns an answer if the follower is refused, is told where the logs diverge, or is
-        throttled. If None is returned, `look` must be called in the same turn.
+        Returns an answer if the follower is refused or throttled, or if its log diverges. If None
+        is returned, `look` must be called in the same turn.
         """
         _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
         try:
@@ -227,8 +227,8 @@ class PartitionRead:
 
     def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
         """The answer with an error. OFFSET_OUT_OF_RANGE makes a consumer reset its position and
-        perhaps skip records. So a consumer whose offset may come from a later leader is told to
-        retry. A follower also gets our offsets, to know from where to fetch.
+        perhaps skip records. So a consumer whose offset may come from a later leader gets an error
+        that it retries. A follower also gets our offsets, to know from where to fetch.
         """
         if code is not ErrorCode.offset_out_of_range:
             return failed(code)

@@ -104,7 +104,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """Start, as all earlier requests of the session are answered."""
+        """Start: all earlier requests of the session have been answered."""
         self._waits_for = None
         try:
             self._begin(self._find())
@@ -273,7 +273,7 @@ class SessionFetch(Fetch):
 
     def withhold(self) -> int:
         session = self._the_session
-        if not self._is_incremental:  # the client learns of no session
+        if not self._is_incremental:  # an empty answer does not tell the client of a session
             self.broker.fetch_sessions.close(session.id, session.owner)
         for watched in self._news:
             session.dirty[watched] = None

@@ -73,7 +73,7 @@ async def _changes(image: ClusterImage, request: AlterUserScramCredentialsReques
 
 
 def _note_refusal(found: _Changes, name: str, refusal: KafkaError) -> None:
-    if not isinstance(found.get(name), KafkaError):  # the first one is told
+    if not isinstance(found.get(name), KafkaError):  # the first error is the answer
         found[name] = refusal.with_traceback(None)  # the traceback refers to another frame
 
 

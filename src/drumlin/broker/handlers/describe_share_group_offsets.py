@@ -29,7 +29,7 @@ from drumlin.wire.protocol.describe_share_group_offsets import (
 )
 
 _NO_LAG: Final = -1
-#: Topics, and their partitions.
+#: Entries with more topics, or more partitions, are not compared.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
 _DENIED: Final = partial(

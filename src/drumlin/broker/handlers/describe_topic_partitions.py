@@ -64,7 +64,7 @@ async def handle(
     visible = _visible(context.sees if is_all else context.may, in_order, hidden)
     topics, cursor = await _page(context, visible, start, max(limit, 1))
     if not is_all:
-        async for _ in visible:  # those that may not be described are told beyond the limit, too
+        async for _ in visible:  # topics that may not be described do not count towards the limit
             pass
         for name in hidden:
             topics.append(_hidden(name))

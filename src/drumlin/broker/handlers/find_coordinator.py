@@ -36,7 +36,7 @@ _TOPICS: Final = {
     _TRANSACTION: TRANSACTION_STATE,
     _SHARE: SHARE_GROUP_STATE,
 }
-#: The resources of which a key is the name.
+#: The kinds of the resources that keys name.
 _KINDS: Final = {_GROUP: Kind.GROUP, _TRANSACTION: Kind.TRANSACTIONAL_ID}
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1

@@ -57,7 +57,7 @@ def _check_rights(context: RequestContext, transactional_id: str | None) -> None
         authorizer is None
         or context.sees_cluster(Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_any(session.principal, session.host, Operation.WRITE, Kind.TOPIC)
-        or context.may_cluster(Operation.IDEMPOTENT_WRITE)  # no, and the audit log is told
+        or context.may_cluster(Operation.IDEMPOTENT_WRITE)  # false; audits the denial
     ):
         raise denied(Kind.CLUSTER)
 

@@ -140,7 +140,7 @@ class Later(Generic[T]):
         await settled
 
     def cancel(self) -> None:
-        """Give up: the answer is not needed any more."""
+        """Give up: the answer is no longer needed."""
         give_up = self.unwanted()
         if give_up is not None:
             give_up()

@@ -1,9 +1,9 @@
 """A channel over TLS: a non-blocking socket on which OpenSSL reads and writes.
 
 Invariants of OpenSSL, as CPython sets it up:
-- What was decrypted and not received is kept, and the socket does not become readable for it.
-- A write takes all of its bytes or none. One that has to be repeated must be given the same bytes,
-  and perhaps more: part of them may be on their way. They may be elsewhere in memory.
+- Bytes that were decrypted but not received are kept; the socket does not become readable for them.
+- A write takes all of its bytes or none. When it is repeated, it must begin with the same bytes, as
+  part of them may be on their way. They may be elsewhere in memory.
 - Once the handshake is over, a write never waits for bytes of the peer, as renegotiation is off.
   A read may wait for room to send: the peer may ask for new keys.
 """
@@ -20,11 +20,11 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-#: A record of TLS. Smaller parts are sent together in one.
+#: The maximum size of a TLS record. Smaller parts are sent together in one record.
 _RECORD_BYTES: Final = 16 * 1024
 #: Bytes of a write: much more would be encrypted again and again while the socket has no room.
 _CHUNK_BYTES: Final = 64 * 1024
-#: What OpenSSL finds at the beginning of a plain connection.
+#: OpenSSL's errors for a connection that begins without TLS.
 _NOT_TLS: Final = (
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -34,8 +34,8 @@ _NOT_TLS: Final = (
 #: A fatal alert in the clear: protocol_version.
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 _DRAINED_BYTES: Final = 64 * 1024
-#: Records of a call. A peer that sends them with a byte each is as quick as we are: without a limit
-#: a call would end when its buffers are full.
+#: Records that one call reads. A peer that sends records of one byte is as quick as we are: without
+#: a limit, a call would not end before its buffers are full.
 _RECORDS_MAX: Final = 32
 #: A count of zero, as the kernel writes it.
 _NO_BYTES: Final = bytes(4)
@@ -86,7 +86,7 @@ class TlsChannel:
         self.is_open = True
 
     def _say_that_it_is_tls(self) -> None:
-        """Send the alert that OpenSSL leaves out; as in Java, so that a plain client can tell."""
+        """Send the alert that OpenSSL leaves out, as Java does: it tells a plain client why."""
         with contextlib.suppress(OSError):
             socket.socket.send(self._socket, _ALERT)
 
@@ -133,7 +133,7 @@ class TlsChannel:
         return received
 
     def _has_more(self) -> bool:
-        """Whether anything has come: it takes a fifth of a read that finds nothing."""
+        """Whether bytes have arrived. Takes a fifth of the time of a read that finds none."""
         return (
             self._socket.pending() > 0
             or fcntl.ioctl(self._fileno, termios.FIONREAD, _NO_BYTES) != _NO_BYTES
@@ -174,7 +174,7 @@ class TlsChannel:
     def close(self) -> None:
         if self.is_open:
             with contextlib.suppress(OSError, ValueError):
-                self._socket.unwrap()  # says that this is the end, and waits for no answer
+                self._socket.unwrap()  # sends close_notify, and does not wait for the peer's
         self._socket.close()
 
 
