@@ -434,7 +434,7 @@ def following(transaction: Transaction) -> Transaction:
 
 
 def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
-    """The error of a transaction after a stream appender's `error`; now it can only be aborted.
+    """The error of a transaction whose stream appender raised `error`; it can only be aborted.
 
     Returns:
         The error that explains `error`; None if there is no other.

@@ -8,7 +8,7 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
         ...
 
-- The coroutine runs at once up to its first wait. Usually it ends before one, and no task is
+- The coroutine runs at once up to its first wait. Usually it never waits, and no task is
   created.
 - It may await, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
   starts no other request: a client's changes are made in the order of its requests.
@@ -143,7 +143,7 @@ class RequestContext(NamedTuple):
         return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def sees_cluster(self, operation: Operation) -> bool:
-        """Like `sees`, for the cluster: where another right would do as well."""
+        """Like `sees`, for the cluster: used where a right to a single resource suffices, too."""
         return self.sees(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def require_cluster(self, operation: Operation) -> None:
@@ -193,7 +193,7 @@ class RequestContext(NamedTuple):
 context_of: Final = from_tuple(RequestContext)
 
 
-#: A message of the schemas, or one that is encoded already.
+#: A response message, perhaps encoded already.
 Response: TypeAlias = "Message | EncodedBody"
 #: The result of a handler; None if its connection has closed.
 Handled: TypeAlias = "Response | Later[Any] | None"

@@ -78,7 +78,7 @@ class Router:
         await self._first_use.close()
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have unblocked."""
+        """Answer the waiting fetches that newly started requests have unblocked."""
         self._broker.wakeups.finish()
 
     async def reading(self, read: Callable[[], None]) -> None:

@@ -249,7 +249,7 @@ class BrokerConfig:
         self._check_secured(given)
 
     def _check_secured(self, given: Mapping[str, str]) -> None:
-        """Check that of the security settings of listeners only keys and certificates change. Other
+        """Check that no security settings of listeners change, except keys and certificates. Other
         changes would not take effect now, and might prevent the next start.
 
         Raises:
@@ -290,7 +290,7 @@ class BrokerConfig:
     def with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """This configuration with other changes made at run time.
+        """A copy of this configuration with these run-time changes instead of its own.
 
         Raises:
             ConfigError: a value is not allowed.

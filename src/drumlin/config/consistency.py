@@ -1,4 +1,4 @@
-"""Rules for several keys together: against contradictory values, and too large changes at once.
+"""Rules for several keys together: against contradictory values, and excessive changes.
 
 Pure. `check_together` applies to any configuration. `check_change` applies to changes on a running
 broker, and refuses what Kafka refuses, even for keys without effect here.
@@ -55,7 +55,7 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
-#: Keys that protect a cluster, each with the consequence of accepting it without effect.
+#: Keys that protect a cluster, each with the consequence of ignoring it.
 _GUARDS: Final = {
     "client.quota.callback.class": "no class of Java can be loaded here: nothing would be limited",
     "security.providers": "no class of Java can be loaded here",

@@ -72,7 +72,7 @@ def has_records(answer: Answer) -> bool:
 
 
 def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
-    """Count the records of an answer that is sent to a follower for the replication throttle."""
+    """Count records that are sent to a follower; the replication throttle needs this."""
     if partition is not None and has_records(answer):
         partition.sent_to_follower(answer[5].size)
 
@@ -99,8 +99,8 @@ class PartitionRead:
         replica_epoch: int,
         rack: str | None,
     ) -> None:
-        """`replica_id` is negative for a consumer; one with a `rack` may be sent to another
-        replica."""
+        """`replica_id` is negative for a consumer; a consumer with a `rack` may be sent to
+        another replica."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
         self.must_answer = False  # an error or news that the reader must get without waiting
@@ -210,7 +210,7 @@ class PartitionRead:
             partition.check_grows()
 
     def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
-        """The answer, unless it may come from segments that were cleaned after `follow`."""
+        """The answer after a second check of `follow`: segments may have been cleaned since."""
         if not self.is_follower:
             return answer
         try:
@@ -241,7 +241,7 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """The divergence or closer replica that a reader gets instead of records; None for records.
+        """The divergence or closer replica that a reader gets instead of records; None if neither.
 
         Raises:
             KafkaError: the reader has another leader epoch.

@@ -198,11 +198,11 @@ class Session:
             self._long_names -= len(topic) // _NAME_BYTES
 
     def needs_full_check(self, circumstances: Circumstances, *, for_stable: bool) -> bool:
-        """Whether a partition may have news of which its entry was not notified."""
+        """Whether partitions may have news of which their entries were not notified."""
         return for_stable != self.for_stable or circumstances != self._circumstances
 
     async def look_through(self, circumstances: Circumstances, *, for_stable: bool) -> None:
-        """Mark all partitions to be examined, as circumstances or the isolation level have
+        """Mark all partitions for examination, as circumstances or the isolation level have
         changed.
         """
         self._circumstances, self.for_stable = circumstances, for_stable

@@ -244,7 +244,7 @@ class Fetch:
         raise NotImplementedError
 
     def replace(self, number: int, answer: Answer) -> None:
-        """Replace the answer read before."""
+        """Replace an earlier answer of this pass."""
         raise NotImplementedError
 
     async def enter(self, needed: int) -> None:

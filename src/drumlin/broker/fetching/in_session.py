@@ -64,7 +64,7 @@ class SessionFetch(Fetch):
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
-        #: The circumstances that the next pass checks all partitions for, if any.
+        #: The new circumstances, if the next pass must check all partitions because of them.
         self._looked_through_for: Circumstances | None = None
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
@@ -273,7 +273,7 @@ class SessionFetch(Fetch):
 
     def withhold(self) -> int:
         session = self._the_session
-        if not self._is_incremental:  # an empty answer does not tell the client of a session
+        if not self._is_incremental:  # the client does not know the new session
             self.broker.fetch_sessions.close(session.id, session.owner)
         for watched in self._news:
             session.dirty[watched] = None

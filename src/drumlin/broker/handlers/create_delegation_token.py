@@ -19,7 +19,7 @@ from drumlin.wire.protocol.create_delegation_token import (
 )
 
 _WITH_OWNER: Final = 3
-#: Any user can have tokens, so the size of one is bounded, and the time that writing it takes.
+#: Any user can create tokens, so their size is bounded, and with it the time to write one.
 _RENEWERS_MAX: Final = 1000
 _CHARACTERS_MAX: Final = 1 << 16
 

@@ -70,7 +70,7 @@ async def _sort(
     context: RequestContext,
     topics: Sequence[CreatePartitionsTopic],
 ) -> tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]:
-    """The topics that the request names once and may alter, and the answers for the others."""
+    """The topics that are named once and may be altered, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1

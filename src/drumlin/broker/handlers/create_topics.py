@@ -53,8 +53,8 @@ _DENIED: Final = KafkaError(ErrorCode.topic_authorization_failed, "Authorization
 
 
 class _Sorted(NamedTuple):
-    """A request's topics to create, the names that it gives more than once, and those of topics
-    that may not be created.
+    """A request's topics to create, the names that occur more than once in it, and the names of
+    topics that the client may not create.
     """
 
     requested: list[RequestedTopic]

@@ -84,7 +84,9 @@ async def handle(
 
 
 def _message(key_type: int, found: _Found) -> str:
-    """The message for one key of several: only for what Apache Kafka refuses as a whole."""
+    """The message for one key of several. It is empty unless Apache Kafka would refuse the whole
+    request.
+    """
     if key_type not in _TOPICS:
         return found.code.name
     return found.message if found.code is DENIED[Kind.CLUSTER] else ""

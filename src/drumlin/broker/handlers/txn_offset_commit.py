@@ -2,8 +2,8 @@
 
 - The offsets take effect when the transaction is committed; until then OffsetFetch with
   `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when the offsets are in the log.
-- The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
-  produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
+- The partition of `__consumer_offsets` must be part of the transaction, like the partition of a
+  produced batch: AddOffsetsToTxn adds it, or from version 5 on this request itself.
 - Partitions that do not exist, or may not be read, are answered separately, whether or not the
   others succeed.
 

@@ -146,7 +146,7 @@ class Later(Generic[T]):
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """Like `cancel`, but returns the function that does the work."""
+        """Like `cancel`, but returns `give_up` for the caller to call."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up

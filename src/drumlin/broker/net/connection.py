@@ -69,7 +69,7 @@ class Dispatcher(Protocol):
         """
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have unblocked."""
+        """Answer the waiting fetches that newly started requests have unblocked."""
 
     async def reading(self, read: Callable[[], None]) -> None:
         """Run `read`, which needs the disk, in a thread."""

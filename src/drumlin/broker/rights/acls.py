@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType
 
-#: The name of a pattern that stands for all names of its kind, and of any host.
+#: The name that stands for all names of a kind, and for any host.
 ANY_NAME: Final = "*"
 #: The principal that stands for all.
 EVERYBODY: Final = "User:*"

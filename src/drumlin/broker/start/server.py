@@ -41,7 +41,7 @@ _RESERVE_MAX: Final = 64
 _WAITING_MIN: Final = 1024
 #: The maximum number of strangers (peers that are not authenticated yet).
 _STRANGERS_MAX: Final = 2000
-#: The memory for strangers' requests, as a fraction of that for requests and in addition to it.
+#: Strangers have their own memory for requests: this fraction of `request_memory_bytes`.
 _STRANGERS_PART: Final = 20
 _STRANGER_S: Final = 30.0
 #: Connections that are kept for a moment before they are closed.

@@ -87,7 +87,7 @@ def _replacement(text: str, found: Any) -> str:
         if not number:
             replaced += escaped or other
             continue
-        # The number of a group has as many digits as make the number of an existing group.
+        # As in Java, take as many digits as still give the number of an existing group.
         count = next(
             (size for size in range(len(number), 0, -1) if int(number[:size]) <= groups), 0
         )
