@@ -1,7 +1,7 @@
 """Drumlin: a commit-log platform that speaks the Kafka wire protocol.
 
-`drumlin.connect("127.0.0.1:9092")` gives a `Client` of any Kafka cluster. Other public names can be
-imported from here as well: the types of results, and errors.
+`drumlin.connect("127.0.0.1:9092")` returns a `Client` of any Kafka cluster. Other public names can
+be imported from here as well: the types of results, and errors.
 """
 
 import importlib

@@ -83,7 +83,7 @@ class Background:
 
 
 async def shielded(work: asyncio.Future[T]) -> T:
-    """`asyncio.shield`, for work that goes on when its callers are cancelled: if it then fails,
+    """`asyncio.shield`, for work that continues when its callers are cancelled: if it fails later,
     asyncio does not warn that no caller has seen the error.
     """
     work.add_done_callback(look_at)

@@ -201,8 +201,9 @@ def known_leader_epochs(client: Client, topic: str) -> dict[int, int]:
 def end_of_epoch(client: Client, partition: tuple[str, int], leader_epoch: int) -> EpochEnd:
     """Where the records of a leader epoch end in a log (KIP-320).
 
-    A log that contained an offset when this epoch's leader led it still has all records before
-    the offset, unless compaction has removed some, if this epoch is returned with a greater end.
+    This checks a log from which an offset was read while this epoch's leader led it: if this epoch
+    is returned, with an end greater than that offset, the log still has all records before the
+    offset, except for those removed by compaction.
 
     Returns:
         `leader_epoch` and `end_offset` of the latest epoch in the log that is not later; both are
@@ -327,11 +328,11 @@ def replay_state(
     memory_bytes: int,
     allow_inexact: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Like `Client.snapshot_batches`, for a store on disk: in one reading, however large it is.
+    """Like `Client.snapshot_batches`, for a store on disk: reads a state of any size in one pass.
 
     Args:
         client: the cluster.
-        topic, partition, columns, allow_inexact: as there.
+        topic, partition, columns, allow_inexact: as in `Client.snapshot_batches`.
         memory_bytes: the approximate memory for rows that are not put into the store yet.
 
     Returns:
@@ -339,8 +340,8 @@ def replay_state(
         deletes it.
 
     Raises:
-        StateNotExact: after the last batch, too: what the store has by then may be wrong.
-        UnknownTopic, OffsetOutOfRange, ValueError: as there.
+        StateNotExact: perhaps only after the last batch; the content of the store may be wrong.
+        UnknownTopic, OffsetOutOfRange, ValueError: as in `Client.snapshot_batches`.
     """
     with needing_arrow():
         from drumlin.client.state import snapshots
@@ -433,7 +434,7 @@ def following(transaction: Transaction) -> Transaction:
 
 
 def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
-    """The error of a transaction after a stream appender's `error`; now it can only be aborted.
+    """The error of a transaction whose stream appender raised `error`; it can only be aborted.
 
     Returns:
         The error that explains `error`; None if there is no other.

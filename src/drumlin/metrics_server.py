@@ -1,4 +1,4 @@
-"""Serves metrics of a command that runs for long to Prometheus, in threads beside its work."""
+"""A server that offers the metrics of a long-running command to Prometheus, in threads."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 
 class Collector(Protocol):
-    """What there is to tell, asked for each answer, in a thread of the server."""
+    """A source of metrics, called for each answer in a thread of the server."""
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """The current metrics."""
 
 
 def listener_at(address: str) -> Listener:
-    """
+    """The address at which to serve metrics.
+
     Raises:
-        ValueError: this is no address.
+        ValueError: the text is not an address.
     """
     try:
         listener = metrics_listener("--metrics-listener", address or ":")
@@ -37,10 +38,10 @@ def listener_at(address: str) -> Listener:
 
 @contextlib.contextmanager
 def metrics_served(address: str | None, collector: Collector) -> Iterator[None]:
-    """Serve these metrics at HOST:PORT while the block runs; None: do not.
+    """Serve metrics at HOST:PORT while the block runs; without an address, serve nothing.
 
     Raises:
-        ValueError: this is no address, or cannot be listened on.
+        ValueError: the text is not an address, or listening there fails.
     """
     if address is None:
         yield
@@ -49,7 +50,7 @@ def metrics_served(address: str | None, collector: Collector) -> Iterator[None]:
     from prometheus_client.registry import CollectorRegistry
 
     registry = CollectorRegistry(auto_describe=False)
-    asked: Any = collector  # the library's type for these is none of its interface
+    asked: Any = collector  # the library's type for collectors is not public
     registry.register(asked)
     listener = listener_at(address)
     try:

@@ -79,7 +79,7 @@ def emptied(items: list[T]) -> Iterator[T]:
 
 
 async def forget(*collections: list[Any] | dict[Any, Any]) -> None:
-    """Remove the items of containers one by one: many, or large ones, take long to be freed."""
+    """Remove the items of containers one by one, as freeing many or large ones takes long."""
     for each in collections:
         while each:
             if isinstance(each, list):

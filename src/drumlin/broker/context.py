@@ -8,7 +8,7 @@ The module of an API, `handlers/<api>.py`, has a coroutine:
     ) -> JoinGroupResponse | Later[JoinGroupResponse]:
         ...
 
-- The coroutine runs at once up to its first wait. Usually it ends before one, and no task is
+- The coroutine runs at once up to its first wait. Usually it never waits, and no task is
   created.
 - It may await, and calls `give_way` in long loops (`turns.py`). Meanwhile the connection
   starts no other request: a client's changes are made in the order of its requests.
@@ -82,7 +82,7 @@ class RequestContext(NamedTuple):
     session: Session
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Whether the request's principal may do this. The audit log is told."""
+        """Whether the request's principal may do this. The decision is audited."""
         authorizer, session = self.broker.authorizer, self.session
         if authorizer is None:
             return True
@@ -92,7 +92,7 @@ class RequestContext(NamedTuple):
         return allowed
 
     def sees(self, operation: Operation, kind: Kind, name: str) -> bool:
-        """Like `may`, for what nobody has asked for by its name: the audit log is not told."""
+        """Like `may`, for a resource that the request does not name: this is not audited."""
         authorizer, session = self.broker.authorizer, self.session
         return authorizer is None or authorizer.allows(
             session.principal, session.host, operation, kind, name
@@ -115,16 +115,16 @@ class RequestContext(NamedTuple):
     ) -> Callable[[str], bool] | None:
         """Whether the principal may do this on a topic, by its name; None: on every topic.
 
-        `is_named`: the request names the topics, so that the audit log is told.
+        `is_named`: the request names the topics, so the decisions are audited.
         """
         if self.broker.authorizer is None:
             return None
         return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
 
     def known_topics(self, operation: Operation) -> Mapping[str, bool]:
-        """What `may` has said before, by a topic's name, until an ACL changes.
+        """Earlier results of `may`, by a topic's name; they are dropped when an ACL changes.
 
-        Empty while the audit log is told of all that is allowed.
+        Empty while the audit log records everything that is allowed.
         """
         authorizer, session = self.broker.authorizer, self.session
         if authorizer is None or AUDIT.tells_allowed:
@@ -132,7 +132,7 @@ class RequestContext(NamedTuple):
         return authorizer.remembered(session.principal, session.host, operation, Kind.TOPIC)
 
     def operations(self, kind: Kind, name: str) -> int:
-        """The operations that the principal may do, as the set of bits of an answer."""
+        """The operations that the principal may do, as a response's bit set."""
         if self.broker.authorizer is None:
             return ALL_OPERATIONS[kind]
         allowed = (each for each in OPERATIONS[kind] if self.sees(each, kind, name))
@@ -143,7 +143,7 @@ class RequestContext(NamedTuple):
         return self.may(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def sees_cluster(self, operation: Operation) -> bool:
-        """Like `sees`, for the cluster: where another right would do as well."""
+        """Like `sees`, for the cluster: used where a right to a single resource suffices, too."""
         return self.sees(operation, Kind.CLUSTER, CLUSTER_NAME)
 
     def require_cluster(self, operation: Operation) -> None:
@@ -170,9 +170,9 @@ class RequestContext(NamedTuple):
         return user_of(self.session.principal), self.header.client_id or ""
 
     def mutations(self, strict_from: int) -> Mutations | None:
-        """What the client may still change, as a quota limits it; None if none does.
+        """The client's quota on topic and partition changes; None if there is none.
 
-        strict_from: the version from which a change that goes too far is refused.
+        strict_from: the version from which changes that exceed the quota are refused.
         """
         quotas = self.broker.quotas
         if quotas is None:
@@ -193,7 +193,7 @@ class RequestContext(NamedTuple):
 context_of: Final = from_tuple(RequestContext)
 
 
-#: A message of the schemas, or one that is encoded already.
+#: A response message, perhaps encoded already.
 Response: TypeAlias = "Message | EncodedBody"
 #: The result of a handler; None if its connection has closed.
 Handled: TypeAlias = "Response | Later[Any] | None"

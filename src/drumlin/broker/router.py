@@ -68,7 +68,7 @@ class Router:
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         #: Connections with more requests than they may start in one turn.
         self.rounds = Rounds()
-        #: Connections that were muted, of which one goes on in each turn.
+        #: Connections that were muted; one of them continues in each turn.
         self.unmuted = Rounds(slice_s=0)
         #: Cancels the answers of closed connections.
         self.giving_up = GivingUp()
@@ -78,7 +78,7 @@ class Router:
         await self._first_use.close()
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have unblocked."""
+        """Answer the waiting fetches that newly started requests have unblocked."""
         self._broker.wakeups.finish()
 
     async def reading(self, read: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class Router:
     ) -> Parts | LaterParts | None:
         """Start one request; None if it gets no answer (Produce with acks=0).
 
-        is_metered: whether quotas are seen to already.
+        is_metered: whether the caller meters the request for quotas.
 
         Raises:
             MalformedMessage: the connection has to be closed.
@@ -216,7 +216,7 @@ class Router:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("%s v%d failed", api, header.api_version, exc_info=error)
-        # Of the errors that end up here, Apache Kafka says something only about these.
+        # Of the errors that end up here, only these have a message in Apache Kafka.
         is_denied = code is ErrorCode.cluster_authorization_failed
         message = error.message if isinstance(error, KafkaError) and is_denied else None
         response = error_response(api, header.api_version, code, message)

@@ -218,11 +218,11 @@ class BrokerConfig:
         return self._values[name] if text is None else broker_keys()[name].parse(text)
 
     def text_of_listener(self, listener: str, name: str) -> str | None:
-        """The text that is given for a listener alone, also of a key with a mechanism's name."""
+        """The text set for this listener alone; `name` may include a SASL mechanism."""
         return self._given.get(f"listener.name.{listener.lower()}.{name}")
 
     def connection_rates(self) -> dict[str, int]:
-        """The most new connections in a second of each listener that has a limit of its own."""
+        """The maximum of new connections per second, for listeners that have their own limit."""
         return {
             each.name: part(self.of_listener(each.name, CONNECTION_RATE), self.brokers)
             for each in self.listeners
@@ -249,11 +249,11 @@ class BrokerConfig:
         self._check_secured(given)
 
     def _check_secured(self, given: Mapping[str, str]) -> None:
-        """Check that nothing by which listeners are secured is changed but their keys and
-        certificates: they would keep it, and the broker might not start again.
+        """Check that no security settings of listeners change, except keys and certificates. Other
+        changes would not take effect now, and might prevent the next start.
 
         Raises:
-            ConfigError: something is.
+            ConfigError: another security setting would change.
         """
         protocols = self.listener_security_protocol_map
         secured = {each for each, protocol in protocols.items() if protocol != "PLAINTEXT"}
@@ -268,7 +268,7 @@ class BrokerConfig:
                     raise ConfigError(name, "...", allowed)
                 continue
             if key.startswith("sasl.kerberos."):
-                continue  # of GSSAPI, which no listener here can have
+                continue  # for GSSAPI, which listeners here do not support
             if key.startswith(("ssl.", "sasl.")) or key.endswith(_OF_MECHANISMS):
                 allowed = "cannot be changed while the broker runs"
                 raise ConfigError(name, "...", allowed)
@@ -290,7 +290,7 @@ class BrokerConfig:
     def with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """This configuration with other changes made at run time.
+        """A copy of this configuration with these run-time changes instead of its own.
 
         Raises:
             ConfigError: a value is not allowed.
@@ -300,7 +300,7 @@ class BrokerConfig:
         return wanted
 
     def listeners_that_differ(self, other: BrokerConfig) -> set[str]:
-        """The listeners of which a key is different in another configuration."""
+        """The listeners that have a key with another value in the other configuration."""
         names = {name for name, _ in self._given.items() ^ other._given.items()}
         return {parts[0].upper() for parts in map(of_a_listener, names) if parts}
 
@@ -334,7 +334,7 @@ class BrokerConfig:
 
 
 CONNECTION_RATE: Final = "max.connection.creation.rate"
-#: What may be different for a listener.
+#: Prefixes of the keys that can be set for one listener.
 _OF_LISTENERS: Final = (
     "ssl.",
     "sasl.",
@@ -342,7 +342,7 @@ _OF_LISTENERS: Final = (
     "connection.failed",
     CONNECTION_RATE,
 )
-#: Of a listener and a mechanism of SASL.
+#: Suffixes of the keys that can be set for a SASL mechanism of a listener.
 _OF_MECHANISMS: Final = (".sasl.jaas.config", ".sasl.server.callback.handler.class")
 
 

@@ -1,4 +1,4 @@
-"""Rules for several keys together: against contradictory values, and too large changes at once.
+"""Rules for several keys together: against contradictory values, and excessive changes.
 
 Pure. `check_together` applies to any configuration. `check_change` applies to changes on a running
 broker, and refuses what Kafka refuses, even for keys without effect here.
@@ -55,7 +55,7 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
-#: Keys that protect a cluster, each with the consequence of accepting it without effect.
+#: Keys that protect a cluster, each with the consequence of ignoring it.
 _GUARDS: Final = {
     "client.quota.callback.class": "no class of Java can be loaded here: nothing would be limited",
     "security.providers": "no class of Java can be loaded here",
@@ -70,7 +70,7 @@ _GUARDS_OF_ZOOKEEPER: Final = {
 }
 
 
-#: Classes of Java, which cannot be loaded here, and the only one whose behaviour is built in.
+#: Keys that name a Java class, which cannot be loaded here; the only class that is built in.
 _ONLY_CLASS: Final = {
     "principal.builder.class": _BUILT_IN["principal.builder.class"],
     "ssl.engine.factory.class": _BUILT_IN["ssl.engine.factory.class"],
@@ -81,7 +81,7 @@ _ONLY_CLASS: Final = {
 
 
 def _check_classes(given: _Given) -> None:
-    """Check that no class has to decide who gets in: also for one listener or mechanism."""
+    """Check that no Java class is needed for authentication, on any listener or mechanism."""
     for name, text in given.items():
         for key, served in _ONLY_CLASS.items():
             if (name == key or name.endswith(f".{key}")) and text.strip() not in ("", served):
@@ -89,7 +89,7 @@ def _check_classes(given: _Given) -> None:
                 raise _refused(name, given, allowed)
 
 
-#: Apache Kafka's authorizers, of KRaft and of ZooKeeper; the rules of both are the same.
+#: Apache Kafka's authorizers with KRaft and with ZooKeeper; both have the same rules.
 _AUTHORIZERS: Final = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",

@@ -41,8 +41,8 @@ def decode_properties(content: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The text of a file with these keys, which have no character that a line would end or
-    split at.
+    """The text of a file with these properties. Keys must not contain characters that end a line
+    or separate the value.
     """
     return "".join(f"{key}={_escape(text)}\n" for key, text in properties.items())
 

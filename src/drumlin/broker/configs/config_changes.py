@@ -2,7 +2,7 @@
 
 A change is a function from the stored configuration to the new one (`metadata.store.Alteration`),
 so that it is applied to the newest state and the result is checked as a whole. Error codes are
-Kafka's, which refuses the same mistake with one code for a broker and another for a topic.
+Kafka's: the same mistake has one code for a broker and another for a topic.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class ConfigEntry:
     documentation: str | None = None
 
 
-#: Settings of the authorizer, without which nobody can tell what ACLs come to. Kafka hides them, as
-#: it does all settings of plugins.
+#: Settings of the authorizer that are shown, as the effect of ACLs depends on them. Kafka hides
+#: them, as it does all settings of plugins.
 _TOLD: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 
 

@@ -115,7 +115,7 @@ async def _alter(
 async def _check_certificates(
     broker: BrokerData, resource: Resource, alteration: Alteration, keys: Collection[str]
 ) -> None:
-    """Refuse keys and certificates that are not good, which would be in the way of a start."""
+    """Refuse invalid keys and certificates: with them, the broker could not be restarted."""
     image = broker.metadata.image
     current = image.configs(resource)
     altered = {**current, **alteration(current)}

@@ -72,7 +72,7 @@ def has_records(answer: Answer) -> bool:
 
 
 def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
-    """Count the records of an answer that is sent to a follower for the replication throttle."""
+    """Count records that are sent to a follower; the replication throttle needs this."""
     if partition is not None and has_records(answer):
         partition.sent_to_follower(answer[5].size)
 
@@ -99,8 +99,8 @@ class PartitionRead:
         replica_epoch: int,
         rack: str | None,
     ) -> None:
-        """`replica_id` is negative for a consumer; one with a `rack` may be sent to another
-        replica."""
+        """`replica_id` is negative for a consumer; a consumer with a `rack` may be sent to
+        another replica."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
         self.must_answer = False  # an error or news that the reader must get without waiting
@@ -121,8 +121,8 @@ class PartitionRead:
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
         """Note a follower's fetch offset, before it is answered.
 
-        Returns an answer if the follower is refused, is told where the logs diverge, or is
-        throttled. If None is returned, `look` must be called in the same turn.
+        Returns an answer if the follower is refused or throttled, or if its log diverges. If None
+        is returned, `look` must be called in the same turn.
         """
         _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
         try:
@@ -210,7 +210,7 @@ class PartitionRead:
             partition.check_grows()
 
     def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
-        """The answer, unless it may come from segments that were cleaned after `follow`."""
+        """The answer after a second check of `follow`: segments may have been cleaned since."""
         if not self.is_follower:
             return answer
         try:
@@ -227,8 +227,8 @@ class PartitionRead:
 
     def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
         """The answer with an error. OFFSET_OUT_OF_RANGE makes a consumer reset its position and
-        perhaps skip records. So a consumer whose offset may come from a later leader is told to
-        retry. A follower also gets our offsets, to know from where to fetch.
+        perhaps skip records. So a consumer whose offset may come from a later leader gets an error
+        that it retries. A follower also gets our offsets, to know from where to fetch.
         """
         if code is not ErrorCode.offset_out_of_range:
             return failed(code)
@@ -241,7 +241,7 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """The divergence or closer replica that a reader gets instead of records; None for records.
+        """The divergence or closer replica that a reader gets instead of records; None if neither.
 
         Raises:
             KafkaError: the reader has another leader epoch.

@@ -7,8 +7,8 @@ only such entries, whether the session has ten partitions or ten thousand:
 - `dirty` holds all entries that may have something to report, in the order in which they are
   examined. An entry without news is removed. One that returned records moves to the end, as it may
   have more; entries with an error, and those that did not fit into the response, stay.
-- Each fetch checks whether its circumstances have changed: log dirs have failed or come back, which
-  a thread may notice that must not touch `dirty`, or there are other ACLs.
+- Each fetch also checks for changes that partitions do not report: ACLs, and log dirs that have
+  failed or come back (a thread may find this out, and must not touch `dirty`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from drumlin.wire.by_hand.fetch_answer import Answer
     from drumlin.wire.by_hand.fetch_request import Wanted
 
-#: What a fetch depends on beside its partitions, without their being told of a change.
+#: State outside the partitions on which a fetch depends; entries are not notified of its changes.
 Circumstances: TypeAlias = "Sequence[object]"
 _STEP: Final = 64
 _UNKNOWN: Final = -1
@@ -198,11 +198,11 @@ class Session:
             self._long_names -= len(topic) // _NAME_BYTES
 
     def needs_full_check(self, circumstances: Circumstances, *, for_stable: bool) -> bool:
-        """Whether a partition may have news of which its entry was not notified."""
+        """Whether partitions may have news of which their entries were not notified."""
         return for_stable != self.for_stable or circumstances != self._circumstances
 
     async def look_through(self, circumstances: Circumstances, *, for_stable: bool) -> None:
-        """Mark all partitions to be examined, as circumstances or the isolation level have
+        """Mark all partitions for examination, as circumstances or the isolation level have
         changed.
         """
         self._circumstances, self.for_stable = circumstances, for_stable

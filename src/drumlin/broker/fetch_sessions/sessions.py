@@ -1,8 +1,8 @@
 """The cache of incremental fetch sessions (KIP-227), bounded in number and size.
 
 A consumer whose session was evicted gets an error and starts another one. To anyone but its owner a
-session does not exist, whoever knows its id. `session.py` knows which partitions of a session have
-news.
+session does not exist, even if they know its id. `session.py` knows which partitions of a session
+have news.
 """
 
 from __future__ import annotations

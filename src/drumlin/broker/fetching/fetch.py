@@ -96,8 +96,8 @@ class Fetch:
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
         self.is_follower = request.replica_id >= 0
-        #: The partitions of a topic that this broker leads now, by index, as bytes name the topic.
-        #: There are none where the right is lacking: `missing` says so.
+        #: The partitions of a topic that this broker leads now, by index; the topic is given by its
+        #: name or id as bytes. None without the right to read it: `missing` raises the error.
         self.partitions_of: Callable[[bytes], Mapping[int, Replica]] = (
             led_to_followers(context, self._may_follow, by_id=self.by_id)
             if self.is_follower
@@ -115,7 +115,7 @@ class Fetch:
         self._is_waiting = False
         self._later: LaterParts | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._going_on: LaterParts | None = None  # a task
+        self._going_on: LaterParts | None = None  # settled by a task
 
     def _mind(self, quotas: ClientQuotas) -> None:
         """Read no more than the client's quota can ever admit."""
@@ -128,7 +128,7 @@ class Fetch:
     # -- finding partitions ------------------------------------------------------
 
     def _may_follow(self) -> bool:
-        """Whether the principal may pass for a replica, of any topic."""
+        """Whether the principal may fetch as a follower, from any topic."""
         return self.context.may_cluster(Operation.CLUSTER_ACTION)
 
     def _may_read(self, topic: str) -> bool:
@@ -244,7 +244,7 @@ class Fetch:
         raise NotImplementedError
 
     def replace(self, number: int, answer: Answer) -> None:
-        """Replace the answer read before."""
+        """Replace an earlier answer of this pass."""
         raise NotImplementedError
 
     async def enter(self, needed: int) -> None:
@@ -260,7 +260,7 @@ class Fetch:
         raise NotImplementedError
 
     def withhold(self) -> int:
-        """Take back what is not told now; returns the id of the session to answer with."""
+        """Keep what was read for a later response; returns the session id for an empty one."""
         return NO_SESSION
 
     def over(self, *, is_answered: bool) -> None:
@@ -352,7 +352,7 @@ class Fetch:
         self.put_cold(answer)
 
     def _throttled(self) -> Parts | None:
-        """Count what is about to be sent; returns the empty answer if that has to wait."""
+        """Charge the answer to the quota; if it must wait, returns an empty answer instead."""
         quotas = self.broker.quotas
         if quotas is None or self.is_follower:
             return None
@@ -446,7 +446,7 @@ class Fetch:
                 answer[5].release()
 
     def give_up(self) -> None:
-        """Stop: the answer is not needed any more."""
+        """Stop: the answer is no longer needed."""
         if self._is_over:
             return
         if self._timer is not None:

@@ -64,7 +64,7 @@ class SessionFetch(Fetch):
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
-        #: The circumstances that the next pass checks all partitions for, if any.
+        #: The new circumstances, if the next pass must check all partitions because of them.
         self._looked_through_for: Circumstances | None = None
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
@@ -104,7 +104,7 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.use(session)
 
     def _take_turn(self) -> None:
-        """Start, as all earlier requests of the session are answered."""
+        """Start: all earlier requests of the session have been answered."""
         self._waits_for = None
         try:
             self._begin(self._find())
@@ -273,7 +273,7 @@ class SessionFetch(Fetch):
 
     def withhold(self) -> int:
         session = self._the_session
-        if not self._is_incremental:  # the client learns of no session
+        if not self._is_incremental:  # the client does not know the new session
             self.broker.fetch_sessions.close(session.id, session.owner)
         for watched in self._news:
             session.dirty[watched] = None

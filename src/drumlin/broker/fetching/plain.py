@@ -115,7 +115,7 @@ class PlainFetch(Fetch):
                 or partition.high_watermark != answer[1]
                 or partition.log_start_offset != answer[3]
             ):
-                waiter.disturb()  # as if it had been waiting at that time
+                waiter.disturb()  # the partition has changed since it was read
             if number % STEP == STEP - 1:
                 await give_way()
 

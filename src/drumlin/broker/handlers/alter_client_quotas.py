@@ -35,7 +35,7 @@ async def handle(
     for entry in request.entries:
         await give_way()
         names = await _names(entry.entity)
-        parts = names.items()  # more parts than types are refused later: left unsorted
+        parts = names.items()  # not sorted if there are more than types: that is refused later
         entity = tuple(sorted(parts) if len(parts) <= len(TYPES) else parts)
         if not may:
             outcomes[entity] = denied(Kind.CLUSTER)

@@ -34,7 +34,7 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         kind, name = wanted.resource_type, wanted.resource_name
         require_config_right(context, acls.Operation.ALTER_CONFIGS, kind, name)
         resource = check_resource(broker, kind, name)
-        # No value is None: that is checked above.
+        # The check above has refused null values.
         configs = {each.name: each.value or "" for each in wanted.configs}
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, configs, request.validate_only)

@@ -45,7 +45,7 @@ async def handle(
         results: list[ReassignablePartitionResponse] = []
         left = iter(topic.partitions)
         while some := list(islice(left, _TOGETHER)):
-            refusal = _refusal(context) or refusal  # the right may be taken meanwhile
+            refusal = _refusal(context) or refusal  # the right may have been revoked
             if refusal is None:
                 results += await _alter(context, topic, some, may_change_factor)
             else:

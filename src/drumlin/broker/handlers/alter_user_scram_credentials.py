@@ -22,7 +22,7 @@ from drumlin.wire.protocol.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-#: The changes of each user, by mechanism; None removes a credential. Or the first error.
+#: The changes of each user, by mechanism, where None removes a credential; or the first error.
 _Changes = dict[str, dict[str, str | None] | KafkaError]
 
 
@@ -73,7 +73,7 @@ async def _changes(image: ClusterImage, request: AlterUserScramCredentialsReques
 
 
 def _note_refusal(found: _Changes, name: str, refusal: KafkaError) -> None:
-    if not isinstance(found.get(name), KafkaError):  # the first one is told
+    if not isinstance(found.get(name), KafkaError):  # the first error is the answer
         found[name] = refusal.with_traceback(None)  # the traceback refers to another frame
 
 
@@ -90,7 +90,7 @@ def _note(found: _Changes, name: str, mechanism: str, text: str | None) -> None:
 def _checked(
     name: str, changes: Mapping[str, str | None], stored: Mapping[str, str]
 ) -> Mapping[str, str | None]:
-    """The changes, if all that is to be removed exists."""
+    """The changes, after checking that the credentials to be removed exist."""
     if any(text is None and mechanism not in stored for mechanism, text in changes.items()):
         raise no_credential(name)
     return changes

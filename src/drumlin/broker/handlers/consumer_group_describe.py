@@ -115,7 +115,7 @@ async def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
 
 
 async def _held(progress: Progress) -> dict[UUID, set[int]]:
-    """The partitions that a member has, those that it gives up included."""
+    """The partitions that a member has, including those that it is giving up."""
     held: dict[UUID, set[int]] = {}
     for partitions in (progress.assigned, progress.revoking):
         for topic_id, epochs in partitions.items():

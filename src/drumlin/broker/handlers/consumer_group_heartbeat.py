@@ -42,7 +42,7 @@ _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
 #: Owned partitions that are read without giving way.
 _AT_ONCE_MAX: Final = 500
-#: More partitions than a member ever owns: their set grows, and is freed, in one turn.
+#: More partitions than any member owns. The set grows and is freed in one turn, so it is limited.
 _OWNED_MAX: Final = 50_000
 
 

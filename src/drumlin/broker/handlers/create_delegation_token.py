@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38), versions 1-3: a token for the user who has logged in (KIP-48).
+"""CreateDelegationToken (key 38), versions 1-3: a token for the authenticated user (KIP-48).
 
 Version 3 can name another owner (KIP-373).
 """
@@ -19,7 +19,7 @@ from drumlin.wire.protocol.create_delegation_token import (
 )
 
 _WITH_OWNER: Final = 3
-#: Any user can have tokens: what is kept of one is bounded, and so is the turn that writes it.
+#: Any user can create tokens, so their size is bounded, and with it the time to write one.
 _RENEWERS_MAX: Final = 1000
 _CHARACTERS_MAX: Final = 1 << 16
 

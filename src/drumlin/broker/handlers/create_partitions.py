@@ -34,7 +34,7 @@ from drumlin.wire.protocol.create_partitions import (
 
 #: Without a message, as in Apache Kafka.
 _DENIED: Final = KafkaError(DENIED[Kind.TOPIC])
-#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+#: From this version on, requests that exceed a quota on partition changes are refused (KIP-599).
 _STRICT_FROM: Final = 3
 
 
@@ -70,7 +70,7 @@ async def _sort(
     context: RequestContext,
     topics: Sequence[CreatePartitionsTopic],
 ) -> tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]:
-    """The topics that the request names once and may alter, and the answers for the others."""
+    """The topics that are named once and may be altered, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
@@ -116,12 +116,12 @@ async def _grow(
     broker = context.broker
     assignments = None
     if topic.assignments is not None:
-        # One more than the limit is enough for the request to be refused.
+        # One more than the limit is enough to refuse the request.
         at_most = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
         assignments = [each.broker_ids for each in at_most]
     try:
         added = plan_partitions(broker, topic.name, topic.count, assignments)
-        context.require(Operation.ALTER, Kind.TOPIC, topic.name)  # it may have been taken
+        context.require(Operation.ALTER, Kind.TOPIC, topic.name)  # perhaps revoked meanwhile
         if mutations is not None:
             mutations.take(len(added))
         if not request.validate_only:

@@ -2,7 +2,8 @@
 
 - A name given twice is an error for that name, answered after the others.
 - With `validate_only` the answer is the same, but nothing is created.
-- Who may not describe configurations learns neither the topic's nor its numbers.
+- A client that may not describe configurations gets neither the topic's configuration nor its
+  numbers of partitions and replicas.
 - A request whose timeout is zero or less is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for the numbers of partitions and replicas; 5
@@ -43,7 +44,7 @@ from drumlin.wire.protocol.create_topics import (
 )
 
 _CONFIGS_FROM: Final = 5
-#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+#: From this version on, requests that exceed a quota on partition changes are refused (KIP-599).
 _STRICT_FROM: Final = 6
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
@@ -52,8 +53,8 @@ _DENIED: Final = KafkaError(ErrorCode.topic_authorization_failed, "Authorization
 
 
 class _Sorted(NamedTuple):
-    """A request's topics to create, the names that it gives more than once, and those of topics
-    that may not be created.
+    """A request's topics to create, the names that occur more than once in it, and the names of
+    topics that the client may not create.
     """
 
     requested: list[RequestedTopic]
@@ -117,7 +118,7 @@ async def _sort(context: RequestContext, topics: Sequence[CreatableTopic]) -> _S
 
 
 def _requested(topic: CreatableTopic) -> RequestedTopic:
-    # One more than the limit is enough for the request to be refused.
+    # One more than the limit is enough to refuse the request.
     assignments = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
     return RequestedTopic(
         topic.name,
@@ -159,7 +160,7 @@ async def _create(
 ) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
         return _failed(name, plan)
-    if not may_create(context, name):  # any more
+    if not may_create(context, name):  # the right was revoked meanwhile
         return _failed(name, _DENIED)
     topic_id = uuid.uuid4()
     try:

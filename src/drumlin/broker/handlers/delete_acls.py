@@ -76,7 +76,7 @@ async def _removed(context: RequestContext, given: DeleteAclsFilter) -> list[tup
 def _without(
     wanted: AclFilter, found: list[Rule], stored: Mapping[str, str]
 ) -> Mapping[str, str | None]:
-    """Remove what is wanted of the stored ACLs, and note it in `found`."""
+    """Remove the stored ACLs that the filter matches, and put them into `found`."""
     found.clear()
     rules = {key: rule_of(key) for key in stored}
     removed = {key: rule for key, rule in rules.items() if wanted.matches_rule(rule)}

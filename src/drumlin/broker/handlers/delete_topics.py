@@ -1,7 +1,7 @@
 """DeleteTopics (key 20), versions 1-6: delete topics with their records and configuration.
 
 Each topic is answered by itself; naming one twice, by name or id, is an error for it. The answers
-are in no order, so that the place of one tells nothing of the topic.
+are in random order, so that the position of an answer reveals nothing about its topic.
 
 Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages and
 THROTTLING_QUOTA_EXCEEDED; 6 takes topic ids.
@@ -57,7 +57,7 @@ _NAMED_BY_ID: Final = _invalid("the topic of this name is named by its id too")
 _DENIED: Final = _Failure(ErrorCode.topic_authorization_failed, denied(Kind.TOPIC).message)
 _UNKNOWN: Final = _Failure(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
 _DELETION_DISABLED_FROM: Final = 3
-#: From then on, a quota on partitions refuses what goes too far (KIP-599).
+#: From this version on, requests that exceed a quota on partition changes are refused (KIP-599).
 _STRICT_FROM: Final = 5
 
 
@@ -166,7 +166,7 @@ async def _those_there(
 
 
 def _may(context: RequestContext, operation: Operation, name: str) -> bool:
-    """Whether the principal may delete all topics, or may do this with the one of the name."""
+    """Whether the principal may delete all topics, or may do this to the named one."""
     may_all = context.sees_cluster(Operation.DELETE)
     return may_all or context.may(operation, Kind.TOPIC, name)
 
@@ -190,7 +190,7 @@ async def _delete(
 ) -> DeletableTopicResult:
     assert target.topic_id is not None
     is_lost = target.name is not None and not _may(context, Operation.DELETE, target.name)
-    if is_lost:  # the right was taken meanwhile
+    if is_lost:  # the right was revoked meanwhile
         refused = _Target(target.name, None) if target.is_named else _denied_by_id(context, target)
         return _result(refused, _DENIED)
     failure = None

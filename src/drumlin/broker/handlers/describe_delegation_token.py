@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (key 41), versions 1-3: the tokens of owners, those one may see (KIP-48).
+"""DescribeDelegationToken (key 41), versions 1-3: the tokens that the client may see (KIP-48).
 
-No list of owners means all of them; an empty one, none.
+A null list of owners means the tokens of all; an empty list, those of none.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Programs get an answer nevertheless: the controller is the leader and the only v
 of its election, and all other live brokers are observers. Offsets and times are -1, which means
 unknown in the protocol.
 
-Version notes: 1 adds times; 2 adds messages, directory ids, and the voters' listeners, of which
-there are none here.
+Version notes: 1 adds times; 2 adds messages, directory ids, and the voters' listeners, which do not
+exist here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups.
 
-Without topics: all topics for which a group has state, and that the client may see. Version 1 adds
-the lag: the number of records left, including those between delivered ones (KIP-1226).
+If the request names no topics for a group, all topics are described for which the group has state,
+and that the client may see. Version 1 adds the lag: the number of records left, including those
+between delivered ones (KIP-1226).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from drumlin.wire.protocol.describe_share_group_offsets import (
 )
 
 _NO_LAG: Final = -1
-#: Topics, and their partitions.
+#: Entries with more topics, or more partitions, are not compared.
 _COMPARED_MAX: Final = 100
 _NO_TOPIC: Final = UUID(int=0)
 _DENIED: Final = partial(

@@ -2,8 +2,8 @@
 
 Topics are sorted by name, each once; no names mean all topics. A page has at most
 `response_partition_limit` partitions, but at least one, and the cursor says where the next page
-begins. Topics that do not exist do not count. Nor do those that may not be described: they come
-last, if they are named.
+begins. Topics that do not exist, or that the client may not describe, do not count towards the
+limit; the latter come last, if they are named.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def handle(
     visible = _visible(context.sees if is_all else context.may, in_order, hidden)
     topics, cursor = await _page(context, visible, start, max(limit, 1))
     if not is_all:
-        async for _ in visible:  # those that may not be described are told beyond the limit, too
+        async for _ in visible:  # topics that may not be described do not count towards the limit
             pass
         for name in hidden:
             topics.append(_hidden(name))
@@ -77,7 +77,7 @@ async def handle(
 
 
 async def _sorted(names: Iterable[str], start: str = "") -> Iterator[str]:
-    """The names from `start` on, in order: sorted some at a time, and merged lazily."""
+    """The names from `start` on, in order: sorted in portions, which are merged lazily."""
     runs = []
     left = iter(names)
     while some := list(islice(left, _AT_ONCE)):

@@ -42,10 +42,10 @@ async def handle(context: RequestContext, request: ElectLeadersRequest) -> Elect
         told: list[PartitionResult] = []
         left = iter(indexes)
         while some := list(islice(left, _TOGETHER)):
-            denial = _denial(context)  # the right may be taken meanwhile
+            denial = _denial(context)  # the right may have been revoked
             refusal = denial or refusal
             if is_all and denial:
-                break  # the names are not told
+                break  # the answer must not name the topics
             found = [(index, refusal) for index in some]
             if refusal is None:
                 found = await _elect(context, name, some, is_unclean=is_unclean)

@@ -24,7 +24,7 @@ from drumlin.wire.by_hand.fetch_request import FetchRequest, read_fetch_request
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
 
 _TOPIC_IDS_FROM: Final = 13
-#: Larger requests are parsed in a thread: that would take more than a turn of the loop.
+#: Larger requests are parsed in a thread, as parsing them takes more than a turn of the loop.
 _READ_APART_BYTES: Final = 32 * 1024
 
 

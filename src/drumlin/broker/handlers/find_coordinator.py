@@ -36,7 +36,7 @@ _TOPICS: Final = {
     _TRANSACTION: TRANSACTION_STATE,
     _SHARE: SHARE_GROUP_STATE,
 }
-#: The resources of which a key is the name.
+#: The kinds of the resources that keys name.
 _KINDS: Final = {_GROUP: Kind.GROUP, _TRANSACTION: Kind.TRANSACTIONAL_ID}
 _FIRST_WITH_SHARE: Final = 6
 _NO_NODE: Final = -1
@@ -84,7 +84,9 @@ async def handle(
 
 
 def _message(key_type: int, found: _Found) -> str:
-    """The message for one key of several: only for what Apache Kafka refuses as a whole."""
+    """The message for one key of several. It is empty unless Apache Kafka would refuse the whole
+    request.
+    """
     if key_type not in _TOPICS:
         return found.code.name
     return found.message if found.code is DENIED[Kind.CLUSTER] else ""

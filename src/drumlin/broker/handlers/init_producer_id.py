@@ -1,6 +1,6 @@
 """InitProducerId (key 22), versions 0-5: an id for an idempotent or transactional producer.
 
-- Whoever may write to any topic may have an id.
+- A client that may write to at least one topic may have an id.
 - Without a transactional id the answer is always a new id with epoch 0, even if the producer
   sends its current one (3+, KIP-360).
 - With a transactional id, the producer replaces the previous producer, which is fenced. An open
@@ -57,7 +57,7 @@ def _check_rights(context: RequestContext, transactional_id: str | None) -> None
         authorizer is None
         or context.sees_cluster(Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_any(session.principal, session.host, Operation.WRITE, Kind.TOPIC)
-        or context.may_cluster(Operation.IDEMPOTENT_WRITE)  # no, and the audit log is told
+        or context.may_cluster(Operation.IDEMPOTENT_WRITE)  # false; audits the denial
     ):
         raise denied(Kind.CLUSTER)
 

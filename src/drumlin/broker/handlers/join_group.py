@@ -76,7 +76,7 @@ async def _respond(
     context: RequestContext, group_id: str, waiting_for: Pending[JoinAnswer]
 ) -> JoinGroupResponse:
     answer = await waiting_for
-    # A generation may take minutes to begin, and rights may be gone then.
+    # A generation may take minutes to begin, and rights may have been revoked by then.
     if not context.may(Operation.READ, Kind.GROUP, group_id):
         answer = _DENIED
     return await _response(context.version, answer)

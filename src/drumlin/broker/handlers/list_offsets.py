@@ -7,8 +7,9 @@
     -1146246477 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
 
 There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
-A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka. Who may not pass for
-a replica is answered like a consumer, with offsets up to the high watermark; Kafka believes all.
+A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka. A client that sends a
+replica id without the right to be a replica gets a consumer's answer, with offsets up to the high
+watermark; Kafka does not check this.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 - A topic that does not exist is created where client and broker allow it. As with Apache Kafka,
   that request is still answered with UNKNOWN_TOPIC_OR_PARTITION.
 - Each topic is answered once, however often it is named.
-- Without the right to describe it, a topic is left out of all topics, and refused whether it exists
-  or not where it is named. Brokers are told to everybody.
+- A topic that the client may not describe is left out if it asks for all topics, and refused if
+  it names the topic, whether or not that exists. Every client may see the brokers.
 
 Version notes: 4 lets the client forbid creation; 7 adds leader epochs; 8 adds authorized
 operations (those of the cluster up to 10 only; later DescribeCluster has them); 10 adds topic
@@ -55,7 +55,7 @@ class _Plan:
     topics: list[TopicState] = field(default_factory=list)
     unknown_ids: list[UUID] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    #: Those that may not be created, and those that may not be seen.
+    #: Topics that the client may not create, and those that it may not see.
     not_creatable: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     hidden_ids: list[UUID] = field(default_factory=list)

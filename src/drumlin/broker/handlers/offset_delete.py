@@ -1,8 +1,8 @@
 """OffsetDelete (key 47), version 0: delete committed offsets of a group (KIP-496).
 
-As in Apache Kafka: partitions that do not exist, or may not be read, are answered first; a topic
-that is named twice is answered twice, unless one is refused so: then each topic's answers are
-merged. If the group refuses, its error is the whole answer.
+As in Apache Kafka: partitions that do not exist, or may not be read, are answered first. A topic
+that is named twice is answered twice; but if there are such partitions, each topic is answered
+once. If the group refuses, its error is the whole answer.
 """
 
 from __future__ import annotations

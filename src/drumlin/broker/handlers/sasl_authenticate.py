@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36), versions 0-2, where there is no login, or it is over.
+"""SaslAuthenticate (key 36), versions 0-2, without a login in progress: always an error.
 
 `broker/login/dispatcher.py` answers it while a peer logs in.
 """

@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17), versions 0-1, where there is no login, or none again.
+"""SaslHandshake (key 17), versions 0-1, where no login is possible: always an error.
 
 `broker/login/dispatcher.py` answers it while a peer logs in.
 """

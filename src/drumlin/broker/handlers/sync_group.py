@@ -51,7 +51,7 @@ async def _respond(
     context: RequestContext, group_id: str, waiting_for: Pending[SyncAnswer]
 ) -> SyncGroupResponse:
     answer = await waiting_for
-    # The leader may take minutes, and rights may be gone then.
+    # The leader may take minutes, and rights may have been revoked by then.
     is_allowed = context.may(Operation.READ, Kind.GROUP, group_id)
     return _response(answer if is_allowed else _DENIED)
 

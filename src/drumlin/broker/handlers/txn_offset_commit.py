@@ -2,8 +2,8 @@
 
 - The offsets take effect when the transaction is committed; until then OffsetFetch with
   `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when the offsets are in the log.
-- The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
-  produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
+- The partition of `__consumer_offsets` must be part of the transaction, like the partition of a
+  produced batch: AddOffsetsToTxn adds it, or from version 5 on this request itself.
 - Partitions that do not exist, or may not be read, are answered separately, whether or not the
   others succeed.
 
@@ -82,7 +82,7 @@ async def _work(context: RequestContext, request: Unread, version: int) -> Encod
 async def _commit(
     context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
 ) -> tuple[SortedOut, list[ErrorCode] | ErrorCode]:
-    """What was committed, and a code for each offset, or a single one for all."""
+    """The offsets that were committed, and a code for each, or a single one for all."""
     broker, rights = context.broker, _rights(context)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     try:
@@ -102,7 +102,7 @@ async def _commit(
 
 
 def _rights(context: RequestContext) -> int | None:
-    """What changes with every change of rights."""
+    """The version of the ACLs: a different number means that rights have changed."""
     authorizer = context.broker.authorizer
     return None if authorizer is None else authorizer.version
 

@@ -4,9 +4,9 @@ It is sent by transaction coordinators of other brokers, and by administrators t
 that its coordinator does not know (kafka-transactions.sh abort).
 
 - Each partition has its own code. A producer that occurs several times in the request is answered
-  once, a producer without partitions only if all is denied.
+  once; a producer without partitions is left out, unless the whole request is denied.
 - A producer's second marker in a request is written after the first one.
-- Whoever may change the cluster, or is one of its brokers, may write markers.
+- Clients that may alter the cluster, and its brokers, may write markers.
 - A coordinator epoch that is impossibly high is not trusted (`hosting/markers.py`).
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).

@@ -42,7 +42,7 @@ class Followers:
             self._fetchers.follow(followed)
 
     def pause_while_offline(self, topic: str, index: int) -> None:
-        """Stop fetching, as its log dir has failed: its leader must not wait for it to catch up."""
+        """Stop fetching a partition whose log dir has failed, so that its leader does not wait."""
         self._fetchers.pause_while_offline(topic, index)
 
     def forget(self, topic: str, index: int) -> None:

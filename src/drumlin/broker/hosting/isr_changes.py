@@ -30,7 +30,7 @@ _AGAIN_S: Final = 0.2
 _AGAIN_MAX_S: Final = 2.0
 #: Codes if the metadata has a later state of the partition than its leader.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
-#: Codes after which the change may have been made or not.
+#: Codes that leave open whether the change was made.
 _UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)
 
 
@@ -100,9 +100,7 @@ class IsrChanges:
         return is_refused
 
     def _wait_if_unknown(self) -> None:
-        """Request changes with unknown outcome again after a pause; or log that there are none any
-        more.
-        """
+        """Request changes with unknown outcome again after a pause, or log that none are left."""
         if self._unknown and self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._pause_s, self._ask_again)
@@ -122,7 +120,7 @@ class IsrChanges:
             self._wait_if_unknown()
 
     def _count(self, before: int, now: int) -> None:
-        """Count a change, which the partition knows already, from the metadata."""
+        """Count the members that an ISR has gained or lost by a change."""
         self.grown += max(now - before, 0)
         self.shrunk += max(before - now, 0)
 

@@ -30,8 +30,8 @@ async def write_markers(
     already.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
-    in-sync replicas, and for the disk if a topic has `flush.messages`, but not as long as the
-    requesting broker waits for the response.
+    in-sync replicas, and for the disk if a topic has `flush.messages`. It stops waiting before the
+    requesting broker stops waiting for the response.
     """
     codes: dict[TopicPartition, ErrorCode] = {}
     confirming: dict[TopicPartition, asyncio.Future[None]] = {}

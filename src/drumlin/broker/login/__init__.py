@@ -1,1 +1,1 @@
-"""How a connection's peer shows who it is: by a certificate, or by a login."""
+"""Authentication of a connection's peer: by a certificate, or by a SASL login."""

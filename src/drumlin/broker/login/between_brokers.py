@@ -1,4 +1,4 @@
-"""How a broker shows other brokers who it is: as a client of their listener."""
+"""Authentication between brokers: a broker connects as a client to another's listener."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 def security_between_brokers(
     config: BrokerConfig, secret: MachineSecret | None
 ) -> Callable[[int], Security]:
-    """The security of connections to another broker, by its id: of the inter-broker listener.
+    """The security of connections to another broker, by its id: that of the inter-broker listener.
     Reads files.
 
-    `secret`: of the machine, if all brokers are there.
+    `secret`: the machine's, if all brokers of the cluster are on one machine.
 
     Raises:
         ConfigError: the settings are not valid, or have no name and password for the login.
@@ -46,7 +46,7 @@ def security_between_brokers(
 
 
 def knows_machine(config: BrokerConfig, listener: str) -> bool:
-    """Whether brokers of one machine show each other at this listener that they are."""
+    """Whether the brokers of one machine authenticate each other at this listener."""
     if listener != config.inter_broker_listener_name:
         return False
     has_rights = bool(str(config.value("authorizer.class.name") or "").strip())
@@ -54,7 +54,7 @@ def knows_machine(config: BrokerConfig, listener: str) -> bool:
 
 
 def as_client(config: BrokerConfig, listener: str, tls: ServerTls) -> Tls:
-    """What a broker shows as a client, and whom it trusts: the same as at its listener."""
+    """The TLS of a broker as a client: it has the certificates and CAs of its listener."""
     return Tls(
         ca=tls.trusted,
         certificate=tls.shown,

@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): a user's logins that are handed to others, for a time.
+"""Delegation tokens (KIP-48): with a user's token others can log in as the user, for a time.
 
-A token is a configuration in the metadata, as the text that Apache Kafka keeps in ZooKeeper. Its
-HMAC, which is the password, is kept nowhere: a broker with the secret makes it again.
+A token is stored as a configuration in the metadata, in the text that Apache Kafka keeps in
+ZooKeeper. Its HMAC, which is the password, is not stored: brokers compute it from their secret.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERSION: Final = 3
 _HASH: Final = "sha512"
 _REMEMBERED_MAX: Final = 1000
 USER: Final = "User"
-#: Lives of more than 4,000 years are as good as for ever, and end beyond Python's dates.
+#: Some 4,000 years: later ends would be beyond Python's dates.
 _LIFE_MS_MAX: Final = 1 << 47
 
 
@@ -47,7 +47,7 @@ class DelegationToken(NamedTuple):
 
     token_id: str
     owner: str
-    #: Who has asked for it; not the owner, where somebody may do so for others.
+    #: The principal that created the token: the owner, or another who may do so for the owner.
     requester: str
     renewers: tuple[str, ...]
     issued_at_ms: int
@@ -72,7 +72,7 @@ class DelegationToken(NamedTuple):
         return self.expires_at_ms < now_ms or self.max_at_ms < now_ms
 
     def configs(self) -> Mapping[str, str]:
-        """What is kept."""
+        """The token as a stored configuration."""
         fields = {
             "version": _VERSION,
             "owner": self.owner,
@@ -89,7 +89,7 @@ class DelegationToken(NamedTuple):
     def of_configs(cls, configs: Mapping[str, str]) -> DelegationToken:
         """
         Raises:
-            ValueError: it is none.
+            ValueError: the configuration is not a token.
         """
         try:
             fields = json.loads(configs[_KEY])
@@ -116,7 +116,7 @@ class DelegationTokens:
         life_ms: int,
         image: Callable[[], ClusterImage],
     ) -> None:
-        """`life_ms`: how long a token lasts that is not renewed."""
+        """`life_ms`: the lifetime of a token that is not renewed."""
         self._secret = secret
         self._max_life_ms = max_life_ms
         self._life_ms = life_ms
@@ -133,12 +133,12 @@ class DelegationTokens:
             raise KafkaError(ErrorCode.delegation_token_auth_disabled, message)
 
     def password(self, token_id: str) -> bytes:
-        """The HMAC of a token; its base64 is what logs in."""
+        """The HMAC of a token; in base64 it is the password of a login."""
         assert self._secret is not None
         return hmac.digest(self._secret.reveal().encode(), token_id.encode(), _HASH)
 
     def all(self) -> Iterator[DelegationToken]:
-        """All tokens that there are."""
+        """All tokens, without damaged ones."""
         image = self._image()
         for token_id in image.configured(ResourceType.TOKEN):
             found = self._by_id(image, token_id)
@@ -146,7 +146,7 @@ class DelegationTokens:
                 yield found
 
     def login_of(self, mechanism: str, token_id: str, now_ms: int) -> TokenLogin | None:
-        """What a login by a token needs; None if there is no such token, or it is over."""
+        """The data for a login by a token; None if there is no such token, or it has expired."""
         if self._secret is None:
             return None
         token = self._by_id(self._image(), token_id)
@@ -154,7 +154,7 @@ class DelegationTokens:
             return None
         kind, _, name = token.owner.partition(":")
         if kind != USER:
-            return None  # or the user of that name would be who logs in
+            return None  # else the login would be that of the user with this name
         end_ms = min(token.expires_at_ms, token.max_at_ms)
         return TokenLogin(self._credential(mechanism, token_id), name, end_ms - now_ms)
 
@@ -172,7 +172,9 @@ class DelegationTokens:
     def new(
         self, owner: str, requester: str, renewers: Sequence[str], life_ms: int, now_ms: int
     ) -> DelegationToken:
-        """A token that is to be kept. `life_ms`: at most; 0 or less: as long as is allowed."""
+        """A new token, not stored yet. `life_ms`: its maximum lifetime; 0 or less: the longest
+        allowed.
+        """
         longest = min(life_ms, self._max_life_ms) if life_ms > 0 else self._max_life_ms
         max_at_ms = now_ms + min(longest, _LIFE_MS_MAX)
         token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
@@ -184,8 +186,8 @@ class DelegationTokens:
     def renewed(
         self, token: DelegationToken, by: str, period_ms: int, now_ms: int
     ) -> DelegationToken:
-        """The token with another end: after the period, or if that is negative after its usual
-        life.
+        """The token with a new expiry time: after the period, or after the usual lifetime if the
+        period is negative.
 
         Raises:
             KafkaError: DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
@@ -206,7 +208,7 @@ class DelegationTokens:
             return None
 
     def _made_credential(self, mechanism: str, token_id: str) -> ScramCredential:
-        """Takes a millisecond or two, once for a token."""
+        """Compute the credential of a token, which takes a millisecond or two."""
         salt = hmac.digest(self.password(token_id), b"salt", _HASH)[:24]
         password = base64.b64encode(self.password(token_id))
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, ITERATIONS_MIN)
@@ -225,7 +227,7 @@ def tokens_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Delega
 
 
 async def remove_over(tokens: DelegationTokens, metadata: MetadataStore, now_ms: int) -> None:
-    """Remove the tokens that are over; those that were renewed meanwhile stay."""
+    """Remove expired tokens; those that were renewed meanwhile stay."""
 
     def alter(stored: Mapping[str, str]) -> Mapping[str, str | None]:
         is_over = bool(stored) and DelegationToken.of_configs(stored).is_over(now_ms)
@@ -238,7 +240,7 @@ async def remove_over(tokens: DelegationTokens, metadata: MetadataStore, now_ms:
 
 
 def ended(token: DelegationToken, by: str, period_ms: int, now_ms: int) -> DelegationToken | None:
-    """The token with an end after the period; None, if that is negative: it is to go at once.
+    """The token, expiring after the period; None if that is negative: the token is removed at once.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.

@@ -1,13 +1,13 @@
-"""The answers to a peer that is not let in yet, and to one that has to log in again (KIP-368).
+"""The answers to a peer that has not logged in yet, or has to log in again (KIP-368).
 
-It takes the place of the router on connections of a listener with SASL. The states are those of
-Apache Kafka:
+The dispatcher takes the router's place on connections of a listener with SASL. The states are
+those of Apache Kafka:
 
     BEGINNING -> (ApiVersions, once) -> ASKED -> SaslHandshake -> EXCHANGING -> LET_IN
-    LET_IN -> SaslHandshake, where the session has an end -> EXCHANGING -> LET_IN
-                                       by another mechanism -> REFUSED
+    LET_IN -> SaslHandshake, if the session has an end -> EXCHANGING -> LET_IN
+                                  by another mechanism -> REFUSED
 
-Whatever else comes closes the connection without an answer. A failed login is answered after a
+Any other request closes the connection without an answer. A failed login is answered after a
 delay, and then the connection is closed.
 """
 
@@ -49,20 +49,20 @@ _AUTHENTICATE: Final = API_KEYS["sasl_authenticate"]
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 _API_KEY: Final = struct.Struct(">h")
 _LENGTH: Final = struct.Struct(">i")
-#: A peer that logs in again more often than that is not listened to.
+#: Least time between two logins on a connection; the router refuses an earlier handshake.
 _AGAIN_S: Final = 1.0
 
 
 class LoginSettings(NamedTuple):
-    """What a listener asks of a login."""
+    """A listener's settings for logins."""
 
     listener: str
-    #: Makes an exchange, by the mechanism's name.
+    #: Factories of exchanges, by the mechanism's name.
     mechanisms: Mapping[str, Callable[[], Exchange]]
-    #: After that long, a peer has to log in again; 0: never.
+    #: The time after which a peer has to log in again; 0: never.
     max_reauth_ms: int
     failure_delay_s: float
-    #: Makes the exchange of a broker of this machine, which is not offered to clients.
+    #: The factory of exchanges with brokers of this machine; not offered to clients.
     of_machine: Callable[[], Exchange] | None = None
 
     def exchange_by(self, mechanism: str) -> Exchange | None:
@@ -82,7 +82,7 @@ class _State(enum.Enum):
 
 
 class LoginDispatcher:
-    """Answers the requests of one connection until its peer is let in; then the router does."""
+    """Answers the requests of one connection until the login succeeds; then the router does."""
 
     def __init__(self, settings: LoginSettings, router: Dispatcher) -> None:
         self._settings = settings
@@ -92,7 +92,7 @@ class LoginDispatcher:
         self._state = _State.BEGINNING
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._has_headers = True  # tokens come in requests, and not bare (SaslHandshake 0)
+        self._has_headers = True  # tokens come in requests; after SaslHandshake 0 they come bare
         self._session: Session | None = None
         self._begun_at_s = 0.0
 
@@ -190,7 +190,7 @@ class LoginDispatcher:
         return parts if message is None else await self._after_delay(connection, parts)
 
     async def _refuse(self, connection: Connection, header: RequestHeader) -> Parts | None:
-        """The answer to another request in the place of a token."""
+        """The answer to a request that is sent instead of a token."""
         api = _NAMES[header.api_key]
         response = error_response(api, header.api_version, ErrorCode.illegal_sasl_state)
         if response is None:
@@ -207,7 +207,7 @@ class LoginDispatcher:
         return [_LENGTH.pack(len(taken.token)) + taken.token]
 
     async def _taken(self, connection: Connection, token: bytes) -> Accepted:
-        """The answer to a token; lets the peer in if it was the last one.
+        """The answer to a token; completes the login if the token was the last one.
 
         Raises:
             LoginRefused: the login has failed.
@@ -243,21 +243,21 @@ class LoginDispatcher:
         )
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
-        """How long the session lasts; at least 0, as less would be no end (KAFKA-13848)."""
+        """The session's lifetime; at least 0, as a negative one would mean no end (KAFKA-13848)."""
         limits = [each for each in (accepted.lifetime_ms,) if each is not None]
         if self._settings.max_reauth_ms > 0:
             limits.append(self._settings.max_reauth_ms)
         return max(min(limits), 0) if limits else None
 
     async def _after_delay(self, connection: Connection, parts: Parts | None) -> Parts | None:
-        """Answer late, and close then: guessing should take long."""
+        """Answer after a delay, then close the connection: this slows down guessing."""
         await asyncio.sleep(self._settings.failure_delay_s)
         connection.finish()
         return parts
 
 
 def is_served(header: RequestHeader) -> bool:
-    """Whether the request is of a version that is served."""
+    """Whether this broker serves the version of the request."""
     api = _NAMES.get(header.api_key)
     if api is None:
         return False

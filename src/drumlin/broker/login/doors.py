@@ -1,8 +1,8 @@
-"""The doors of a broker: how the connections of each listener get in.
+"""The doors of a broker: each authenticates the connections of one listener.
 
-A door makes the channel of a connection, and greets the peer once that is open: it either lets the
-peer in, or begins a login. When certificates change, a door takes a new context; connections that
-are open keep the old one (`renewal.py`).
+A door makes the channel of a connection. Once that is open, the door either lets the peer in or
+begins a login. When certificates change, a door takes a new TLS context; open connections keep the
+old one (`renewal.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from drumlin.broker.net.connection import Connection
     from drumlin.config.broker import BrokerConfig
 
-#: Characters of a certificate's name in a log.
+#: Characters of a certificate's name that are logged.
 _SHOWN_MAX: Final = 200
 
 
 class Door:
-    """One listener's way in."""
+    """The authentication of one listener's connections."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Door:
         """
         self.listener = listener
         self._login: LoginSettings | None = None
-        #: The login of brokers of this machine, where others need none.
+        #: The login of brokers of this machine, if other peers need none.
         self._brokers_login: LoginSettings | None = None
         knows = secret if knows_machine(config, listener) else None
         if protocol.startswith("SASL"):
@@ -60,7 +60,7 @@ class Door:
             self._brokers_login = settings_of_machine(config, listener, knows)
         self._context: ssl.SSLContext | None = None
         self._rules = _rules(config, listener)
-        #: What the listener shows and whom it trusts; None without TLS.
+        #: The listener's certificate and trusted CAs; None without TLS.
         self.tls: ServerTls | None = None
         if protocol.endswith("SSL"):
             self.take(*tls_of(config, listener))
@@ -72,7 +72,7 @@ class Door:
         return self._context
 
     def take(self, tls: ServerTls, context: ssl.SSLContext) -> None:
-        """Show this from the next connection on."""
+        """Use these from the next connection on."""
         self.tls, self._context = tls, context
 
     def channel(self, sock: socket.socket, scratch: bytearray) -> Channel:
@@ -89,7 +89,7 @@ class Door:
         """Let the peer of an open channel in, or begin its login.
 
         Raises:
-            NotLetIn: no rule has a name for the peer's certificate.
+            NotLetIn: no mapping rule matches the peer's certificate.
         """
         if self._login is not None:
             connection.router = LoginDispatcher(self._login, connection.router)
@@ -114,8 +114,8 @@ def doors_of(
 ) -> dict[str, Door]:
     """The doors of all listeners, by their names. Reads files.
 
-    credentials: of users and tokens, for SCRAM.
-    secret: of the machine, if all brokers are there.
+    credentials: those of users and tokens, for SCRAM.
+    secret: the machine's, if all brokers of the cluster are on one machine.
 
     Raises:
         ConfigError: a listener's settings are not valid.

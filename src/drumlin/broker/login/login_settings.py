@@ -1,6 +1,6 @@
 """A listener's SASL settings, as Kafka names them.
 
-What cannot be kept is refused, so that nobody is let in by mistake.
+Settings that cannot be followed are refused, so that nobody is let in by mistake.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def login_settings(
     credentials: Credentials,
     secret: MachineSecret | None,
 ) -> LoginSettings:
-    """The settings of a listener with SASL. `secret`: by which brokers log in there.
+    """The settings of a listener with SASL. `secret`: the one with which brokers log in there.
 
     Raises:
         ConfigError: a mechanism is not served, or its settings are not valid.
@@ -63,7 +63,7 @@ def login_settings(
 def settings_of_machine(
     config: BrokerConfig, listener: str, secret: MachineSecret
 ) -> LoginSettings:
-    """The settings of a listener at which nobody but the brokers of this machine logs in."""
+    """The settings of a listener at which only the brokers of this machine log in."""
     return _settings(config, listener, {}, secret)
 
 
@@ -136,5 +136,5 @@ def jaas_of(config: BrokerConfig, listener: str, mechanism: str) -> Mapping[str,
 
 
 def _refused(listener: str, key: str, allowed: str) -> ConfigError:
-    # A value may be a secret, and is not told.
+    # The value is left out, as it may be a secret.
     return ConfigError(f"{key} of listener {listener}", "...", allowed)

@@ -1,12 +1,12 @@
-"""The secret by which the brokers of one machine, `--brokers N`, know each other.
+"""The secret with which the brokers of one machine, `--brokers N`, authenticate each other.
 
-The process that starts them makes it, and gives it to each broker over the connection that the
-broker inherits: it is in no file, on no command line, and in no environment. It ends with them.
+The process that starts the brokers makes it, and gives it to each over an inherited connection: it
+is in no file, on no command line, and in no environment. It is gone when they have ended.
 
-A broker shows it at the listener between brokers by a mechanism of its own, which is SCRAM: nobody
-who has taken the port of a broker that has ended learns it. What is shown to one broker says
-nothing to another, so whoever has that port cannot pass it on either. The mechanism is not offered
-to clients, and no user can have the principal.
+Brokers use it at the inter-broker listener with a SASL mechanism of their own, which is SCRAM: a
+process that has taken the port of a broker that has ended does not learn the secret. Each broker
+has another password, so that process cannot pass the exchange on to another broker either. The
+mechanism is not offered to clients, and no user can have the principal.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from drumlin.broker.login.mechanisms.scram import (
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import Scram
 
-#: The mechanism's name, in the place of SCRAM's.
+#: The mechanism's name, instead of SCRAM's.
 MECHANISM: Final = "DRUMLIN-MACHINE"
 _SCRAM: Final = "SCRAM-SHA-256"
 _HASH: Final = "sha256"
-#: SCRAM wants a name, and nothing depends on it.
+#: The user name, which SCRAM requires; nothing depends on it.
 _NAME: Final = "broker"
 
 
@@ -40,10 +40,10 @@ def new_secret() -> str:
 
 
 class MachineSecret:
-    """The secret, as one of the brokers has it. Never shown by accident."""
+    """The secret in one of the brokers. It is not shown by `repr`."""
 
     def __init__(self, text: str, node_id: int) -> None:
-        """`node_id`: of the broker that has it."""
+        """`node_id`: the id of this broker."""
         self._secret = Secret(text)
         salt = secrets.token_bytes(16)
         password = self._password(node_id).encode()
@@ -51,11 +51,11 @@ class MachineSecret:
         self._credential = ScramCredential.of_salted(_SCRAM, salt, salted, ITERATIONS_MIN)
 
     def login_at(self, node_id: int) -> Scram:
-        """The login at another broker of the machine."""
+        """The login of this broker at another broker of the machine."""
         return Scram(_NAME, self._password(node_id), _SCRAM, shown_as=MECHANISM)
 
     def exchange(self) -> MachineExchange:
-        """The login of another broker here."""
+        """An exchange in which another broker logs in at this one."""
         return MachineExchange(self._credential)
 
     def _password(self, node_id: int) -> str:

@@ -1,9 +1,9 @@
-"""The public keys of a provider of tokens, read in the background: no login waits for a provider
-that is silent, while there are keys.
+"""The public keys of a provider of tokens, read in the background: once there are keys, no login
+waits for a provider that does not answer.
 
-A thread reads them when the broker starts, after each `refresh_s`, and when a token names a key
-that is not there, as after an exchange of keys: but not more often than every 10 s, whatever
-strangers send. While they cannot be read, those that were read last count.
+A thread reads them when the broker starts, after each `refresh_s`, and when a token names an
+unknown key, as after a key rotation: but at most every 10 s, whatever strangers send. While they
+cannot be read, those that were read last are used.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 _FETCH_TIMEOUT_S: Final = 10
 _KEYS_BYTES_MAX: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 16
-#: Between two readings because of tokens that name another key.
+#: Least time between two readings because of tokens that name an unknown key.
 _EXPEDITED_S: Final = 10.0
-#: A token that names another key waits that long for it; and any token, at the start of a broker.
+#: Longest wait of a token for an unknown key, or for the first keys when the broker starts.
 _WAIT_S: Final = 1.0
-#: What comes of tokens and keys that make no sense: not all of them are the library's own errors.
+#: Errors caused by malformed tokens and keys: not all of them are the library's own.
 UNREADABLE: Final = (
     jwt.PyJWTError,
     AttributeError,
@@ -51,19 +51,19 @@ class ProviderKeys:
     """The keys at one URL (http, https or file), by their ids."""
 
     def __init__(self, url: str, refresh_s: float, backoff_s: float, backoff_max_s: float) -> None:
-        """Begins to read. `backoff_s`: the pause after a failure, which doubles up to the other."""
+        """Begins to read. `backoff_s`: pause after a failure; it doubles up to `backoff_max_s`."""
         self._url = url
         self._refresh_s, self._backoff_s, self._backoff_max_s = refresh_s, backoff_s, backoff_max_s
         self._loop = asyncio.get_running_loop()
         self._keys: _Keys = {}
-        #: Done when a reading has ended.
+        #: Done when the next reading has ended.
         self._next: asyncio.Future[None] = self._loop.create_future()
         self._expedited_at_s = float("-inf")
         self._is_wanted = threading.Event()
         threading.Thread(target=self._keep_reading, name="token-keys", daemon=True).start()
 
     async def find(self, key_id: str | None) -> jwt.PyJWK | None:
-        """The key with this id, or the only one for a token that names none."""
+        """The key with this id; for a token that names none, the only key."""
         key = self._found(key_id)
         if key is None and (not self._keys or self._expedite()):
             await asyncio.wait({self._next}, timeout=_WAIT_S)
@@ -77,7 +77,7 @@ class ProviderKeys:
         return key
 
     def _expedite(self) -> bool:
-        """Read soon, unless that was wished just now."""
+        """Read soon, unless an early reading was requested less than `_EXPEDITED_S` ago."""
         now = time.monotonic()
         if now - self._expedited_at_s < _EXPEDITED_S:
             return False
@@ -122,7 +122,7 @@ class ProviderKeys:
 
 
 def read_keys(url: str) -> _Keys:
-    """The keys for signatures at a URL, by their ids. Blocks, but not for ever.
+    """The keys for signatures at a URL, by their ids. Blocks, for a limited time.
 
     Raises:
         OSError, or one of `UNREADABLE`: they cannot be read.

@@ -1,9 +1,9 @@
-"""New certificates for a running broker: when its configuration or its files change, or when it is
-told to look.
+"""New certificates for a running broker: when its configuration or its files change, or when an
+operator asks for it.
 
-What is not good is refused, and the present certificate stays: for a change of the configuration
-before it is stored, for a file with a line in the log. New connections get what is new; others keep
-what they have begun with.
+If the new one is not valid, the present one stays: a change of the configuration is refused before
+it is stored, and a bad file is logged. New connections get the new certificate; open ones keep the
+one with which they began.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _New = tuple["ServerTls", ssl.SSLContext]
 class _Peers(Protocol):
     """The connections to other brokers."""
 
-    #: What connections show that are opened from now on.
+    #: The TLS of connections that are opened from now on.
     tls: Tls | None
 
 
@@ -65,21 +65,21 @@ class Renewal:
         #: Held from `check` until the configuration is stored.
         self.changing = asyncio.Lock()
         self._lock = asyncio.Lock()
-        #: Files, as they were when they were read: what was refused then waits for a change.
+        #: The files as they were last read. Refused files are not read again until they change.
         self._marks: dict[str, Mark] = {}
         for door in self._doors.values():
             self._marks.update({} if door.tls is None else door.tls.files)
-        #: What has been found at the last look and is not taken yet: it may still be written to.
+        #: Changed files found by the last `look`, not read yet: they may still be written to.
         self._found: dict[str, Mark] | None = None
 
     async def check(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str], named: Iterable[str]
     ) -> None:
-        """Check that listeners could be changed to a configuration; `named`: the keys that are set.
+        """Check that listeners could change to a configuration; `named`: the keys that are set.
 
         Raises:
-            ConfigError: what a listener would show is not good, or may not take the place of what
-                it shows.
+            ConfigError: a listener's new certificate is not valid, or may not replace the present
+                one.
         """
         if not self._doors:
             return
@@ -89,13 +89,13 @@ class Renewal:
             await self._threads.administering(self._checked, wanted, self._doors[name])
 
     async def renew(self) -> None:
-        """Take what the configuration and the files say now; log what is refused."""
+        """Use the certificates of the present configuration and files; log refused ones."""
         if self._doors:
             async with self._lock:
                 await self._renew()
 
     async def look(self) -> None:
-        """Take files that have changed, once they are as they were at the look before."""
+        """Look for changed files; use them once two looks in a row have found them the same."""
         if not self._doors or self._lock.locked():
             return
         found = await self._threads.administering(marks_of, [*self._marks])
@@ -117,7 +117,7 @@ class Renewal:
                 _log.error("listener %s keeps its certificate: %s", name, error)
                 continue
             if not is_all:
-                self._marks = dict.fromkeys(files)  # to be looked at again
+                self._marks = dict.fromkeys(files)  # the next `look` reads them again
             if new[0] != door.tls:
                 door.take(*new)
                 _tell(name, new[0])
@@ -125,17 +125,17 @@ class Renewal:
             await self._renew_peers()
 
     async def _renew_peers(self) -> None:
-        """Show other brokers what the listener for them shows, unless it was refused."""
+        """From now on connect to other brokers with the inter-broker listener's certificate."""
         door = self._doors[self._config.inter_broker_listener_name]
         if door.tls is not None:
             self._peers.tls = as_client(self._config, door.listener, door.tls)
 
     def _next(self, door: Door) -> tuple[_New, bool]:
-        """What a listener shows next, and whether that is all that its files say: of a certificate
-        and a truststore that are new both, one may have to come first. Reads files.
+        """The next TLS of a listener, and whether it has all that is new in its files: if both
+        certificate and truststore are new, one may have to come first. Reads files.
 
         Raises:
-            ConfigError: what they say is not good.
+            ConfigError: the files are not valid.
         """
         try:
             return self._checked(self._config, door), True
@@ -147,10 +147,10 @@ class Renewal:
             raise
 
     def _checked(self, config: BrokerConfig, door: Door) -> _New:
-        """What a listener would show with a configuration. Reads files.
+        """The TLS of a listener with a configuration. Reads files.
 
         Raises:
-            ConfigError: it is not good, or may not take the place of what the listener shows.
+            ConfigError: it is not valid, or may not replace the present one.
         """
         tls, context = tls_of(config, door.listener)
         old = door.tls
@@ -184,7 +184,7 @@ class Renewal:
 
 
 def _halves(config: BrokerConfig, door: Door) -> Iterator[_New]:
-    """What a listener's files say, but for the certificate, or for the truststore."""
+    """The new TLS of a listener with the old certificate, then with the old truststore."""
     (new, _), old = tls_of(config, door.listener), door.tls
     if old is None or new.shown == old.shown or new.trusted == old.trusted:
         return

@@ -1,6 +1,6 @@
-"""Validation of tokens for OAUTHBEARER: JWTs that a provider has signed, by its public keys.
+"""Validation of tokens for OAUTHBEARER: JWTs whose signatures are checked with a provider's keys.
 
-Unsecured tokens, without a signature, are for tests alone: a listener takes them only if its login
+Unsecured tokens, without a signature, are for tests only: a listener accepts them only if its login
 module says so.
 """
 
@@ -19,14 +19,14 @@ from jwt.utils import base64url_decode
 from drumlin.broker.login.mechanisms.oauthbearer import Bearer, TokenRefused
 from drumlin.broker.login.provider_keys import FAMILIES, UNREADABLE, ProviderKeys
 
-#: The end of the year 9999: later times are not meant.
+#: The end of the year 9999: no real token lives longer.
 _LAST_S: Final = 253_402_300_799
 _TIMES: Final = ("exp", "iat", "nbf")
 
 
 @dataclass(frozen=True)
 class TokenRules:
-    """What a listener asks of a token beside the signature."""
+    """A listener's requirements of a token, besides the signature."""
 
     audiences: tuple[str, ...] = ()
     issuer: str | None = None
@@ -36,7 +36,7 @@ class TokenRules:
 
 
 def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
-    """What the claims of a valid token say.
+    """The name and lifetime in the claims of a valid token.
 
     Raises:
         TokenRefused: a claim is missing, or has another type.
@@ -45,7 +45,7 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"the claim {rules.name_claim} has no name")
     for claim in _TIMES:
-        # The library takes a number in a text as well, and true as 1.
+        # The library also accepts a number as a string, and true as 1.
         if not isinstance(claims.get(claim, 0), int | float) or isinstance(claims.get(claim), bool):
             raise TokenRefused(f"the claim {claim} has no time")
     if ends_at_s is None or not 0 <= ends_at_s <= _LAST_S:
@@ -56,7 +56,7 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
 
 
 def _are_scopes(scopes: Any) -> bool:
-    """A text, or a list of texts, each there once."""
+    """Whether the claim is a string, or a list of different strings."""
     return isinstance(scopes, str) or (
         isinstance(scopes, list)
         and all(isinstance(each, str) and each.strip() for each in scopes)
@@ -65,10 +65,10 @@ def _are_scopes(scopes: Any) -> bool:
 
 
 def _check_names(token: str) -> None:
-    """Look whether each name is there once, as others may read another of two (RFC 8725, 3.10).
+    """Check that no name occurs twice: other readers may use the other one (RFC 8725, 3.10).
 
     Raises:
-        ValueError: one is given twice, or this is no token.
+        ValueError: a name is given twice, or this is not a token.
     """
     for part in token.split(".")[:2]:
         json.loads(base64url_decode(part), object_pairs_hook=_once)
@@ -83,7 +83,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """Refuse what the library cannot read: infinite times and deep nesting are not its errors.
+    """Refuse tokens that the library cannot read; not all errors are the library's own.
 
     Raises:
         TokenRefused: the token is not valid.
@@ -95,7 +95,7 @@ def _refusing() -> Iterator[None]:
 
 
 class UnsecuredTokens:
-    """Takes tokens without a signature, from anybody."""
+    """Accepts tokens without a signature, from anybody."""
 
     def __init__(self, rules: TokenRules) -> None:
         self._rules = rules
@@ -125,7 +125,7 @@ class UnsecuredTokens:
 
 @dataclass(frozen=True)
 class SignedTokens:
-    """Takes tokens that were signed by one of a provider's keys."""
+    """Accepts tokens that were signed with one of a provider's keys."""
 
     keys: ProviderKeys
     rules: TokenRules
@@ -155,6 +155,6 @@ class SignedTokens:
 
 
 def _algorithms(key: jwt.PyJWK) -> list[str]:
-    """The algorithms that fit a key: never one that would take its public part for a secret."""
+    """The algorithms for a key: never one that would use the public key as a shared secret."""
     family = FAMILIES[str(key.key_type)]
     return [each for each in family if key.algorithm_name == each or key.key_type == "RSA"]

@@ -1,6 +1,6 @@
-"""The answers to a peer that need not show who it is, where a broker of the machine may.
+"""The answers to a peer that need not log in, at a listener where brokers of the machine do.
 
-They take the place of the router's up to the peer's first request that is no ApiVersions.
+The dispatcher takes the router's place until the peer's first request other than ApiVersions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HANDSHAKE: Final = API_KEYS["sasl_handshake"]
 
 
 class UnaskedDispatcher:
-    """Answers the first requests of one connection, and finds out who does from then on."""
+    """Answers the first requests of one connection, then hands it to a login or to the router."""
 
     def __init__(self, settings: LoginSettings, router: Dispatcher) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Users with SCRAM credentials (KIP-554): what may be asked for, and what is kept.
+"""Users with SCRAM credentials (KIP-554): checks of requests, and the stored credentials.
 
 A user's credentials are a configuration in the metadata, with the names of mechanisms as keys. Each
 value is the text that Apache Kafka keeps in ZooKeeper.
@@ -24,12 +24,12 @@ MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def user(name: str) -> Resource:
-    """Where the credentials of a user are kept."""
+    """The resource that has the credentials of a user."""
     return Resource(ResourceType.USER, name)
 
 
 def credential_of(image: ClusterImage, mechanism: str, name: str) -> ScramCredential | None:
-    """What a broker knows of a user's password, if it knows something."""
+    """The stored credential of a user, or None."""
     text = image.configs(user(name)).get(mechanism)
     if text is None:
         return None
@@ -63,7 +63,7 @@ def no_credential(name: str) -> KafkaError:
 
 
 def check_change(name: str, mechanism: int) -> None:
-    """Check what a deletion and an upsertion have in common.
+    """Check the fields that deletions and upsertions have in common.
 
     Raises:
         KafkaError: the user has no name, or there is no such mechanism.
@@ -76,7 +76,7 @@ def check_change(name: str, mechanism: int) -> None:
 
 
 def kept(upsertion: ScramCredentialUpsertion) -> tuple[str, str]:
-    """The mechanism, and the text to keep.
+    """The mechanism, and the text to store.
 
     Raises:
         KafkaError: the upsertion is not valid.

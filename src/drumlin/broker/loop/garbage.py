@@ -44,10 +44,11 @@ _NEW_MAX: Final = 10 * _THRESHOLDS[0]
 #: been very many.
 _PUT_OFF_MAX: Final = 4
 _LOOK_INTERVAL_S: Final = 60.0
-#: Blocks: an object that may be part of a cycle has two or more.
+#: The growth, as a factor and in blocks, after which all objects are examined. An object that may
+#: be part of a cycle has two or more blocks.
 _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
-#: While a client is connected: some 2.5 GB.
+#: The growth in blocks while a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
 #: The number of consecutive checks that must find so many blocks.
 _PATIENCE: Final = 3
@@ -79,7 +80,7 @@ def making_many() -> Iterator[None]:
 def settled(made: Made) -> Made:
     """Freeze and return `made`, very many new objects, so that no collection examines them.
 
-    Otherwise the next three collections would, at 10 to 30 ns for each object.
+    Otherwise the next three collections would examine them, at 10 to 30 ns for each object.
     """
     if len(made) > _NEW_MAX and _has_begun.is_set():
         gc.freeze()

@@ -140,13 +140,13 @@ class Later(Generic[T]):
         await settled
 
     def cancel(self) -> None:
-        """Give up: the answer is not needed any more."""
+        """Give up: the answer is no longer needed."""
         give_up = self.unwanted()
         if give_up is not None:
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """Like `cancel`, but returns the function that does the work."""
+        """Like `cancel`, but returns `give_up` for the caller to call."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up

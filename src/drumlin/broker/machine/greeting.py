@@ -34,9 +34,9 @@ class Greeting:
     brokers: int
     log_level: str
     parent: int
-    #: Descriptors that lock its log dirs, by path.
+    #: Descriptors of the locks on the broker's log dirs, by path.
     locks: Mapping[str, int]
-    #: By which the brokers know each other (`login/machine_secret.py`).
+    #: The secret with which the brokers authenticate each other (`login/machine_secret.py`).
     secret: str = field(repr=False)
 
 

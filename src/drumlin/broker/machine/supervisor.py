@@ -50,7 +50,7 @@ def run(
 ) -> int:
     """Run this many brokers until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process.
 
-    `told`: what to say once all are ready, besides that they are.
+    `told`: a further message to print once all are ready.
     """
     prepare_process(log_level, "server")
     try:

@@ -189,7 +189,7 @@ class Worker:
         self._signal(signal.SIGKILL)
 
     def renew(self) -> None:
-        """Have the broker read its certificates again, if it is there: it did so at its start."""
+        """Have the broker read its certificates again, unless it is still starting."""
         if self.channel is not None:
             self._signal(signal.SIGHUP)
 
@@ -200,15 +200,15 @@ class Worker:
 
 
 def _isolation() -> list[str]:
-    """Interpreter options against imports from the working directory, unless this process allows
-    these.
+    """Interpreter options that prevent imports from the working directory, unless this process
+    allows these.
     """
     return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
 
 
 def _environment() -> dict[str, str]:
-    """The environment, without the variables that may have settings, and secrets among them: a
-    broker has its settings from its greeting.
+    """The environment without variables that may have settings, which can be secrets: a broker
+    gets its settings from its greeting.
     """
     return {name: text for name, text in os.environ.items() if not name.startswith(_OF_SETTINGS)}
 

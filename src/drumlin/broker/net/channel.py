@@ -34,13 +34,13 @@ class Channel(Protocol):
         """The descriptor to wait for."""
 
     def shake_hands(self) -> None:
-        """Go on with the handshake, until `is_open`."""
+        """Continue the handshake; once it is complete, the channel `is_open`."""
 
     def end_sending(self) -> None:
         """Send nothing more, after a handshake that has failed."""
 
     def is_drained(self) -> bool:
-        """Drop what has come after a failed handshake; whether that was the end."""
+        """Discard received bytes after a failed handshake; returns whether the peer has closed."""
 
     def certificate(self) -> bytes | None:
         """The certificate that the peer of an open channel has shown, as DER."""

@@ -5,7 +5,8 @@ received directly into their final memory, and slices of log files are sent by `
 the socket takes them.
 
 Limits:
-- the memory of large requests is counted in `RequestMemory`: one for strangers, one for all others;
+- the memory of large requests is counted in a `RequestMemory`; peers that are not authenticated
+  yet (strangers) share one, and all others share another;
 - while a megabyte of answers waits for earlier ones, no further request is started;
 - at most `_IN_FLIGHT_MAX` requests are started and not yet answered on the wire; then nothing more
   is read, and TCP makes the client wait;
@@ -68,14 +69,14 @@ class Dispatcher(Protocol):
         """
 
     def finish_woken(self) -> None:
-        """Answer waiting fetches that the requests just started have unblocked."""
+        """Answer the waiting fetches that newly started requests have unblocked."""
 
     async def reading(self, read: Callable[[], None]) -> None:
         """Run `read`, which needs the disk, in a thread."""
 
 
 class Door(Protocol):
-    """How the connections of one listener get in."""
+    """The authentication of one listener's connections."""
 
     listener: str
 
@@ -103,7 +104,7 @@ class Connection:
         on_close: Callable[[Connection], None],
     ) -> None:
         self._channel = channel
-        #: Answers from the next request on.
+        #: Starts requests, from the next one on.
         self.router = router
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
@@ -127,9 +128,9 @@ class Connection:
         self._will_go_on = self._will_send = self._will_read = False
         self._awaits_preparation = False  # the next request cannot be dispatched yet
         self._muted = Muting(self._unmuted, router.unmuted)
-        #: Whether another broker replicates by this connection.
+        #: Whether another broker replicates over this connection.
         self.is_replicas = False
-        #: For whom requests are made; until the peer is let in, for nobody.
+        #: The session of requests; its principal is NOBODY until the peer is authenticated.
         self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
         self.last_active = self._loop.time()
@@ -139,20 +140,20 @@ class Connection:
         self.resume_reading()
 
     def let_in(self, session: Session) -> None:
-        """Take requests of any kind, for whom the session says."""
+        """Accept requests of any kind, from the session's principal."""
         self.session = session
         self._reader.limit_of = request_bytes_max
         self._on_let_in(self)
 
     def count_in(self, memory: RequestMemory) -> None:
-        """Use this budget from now on, and no longer that of strangers."""
+        """Use this memory budget from now on, instead of that of strangers."""
         self._memory.forget(self)
         self._counted, self._memory = False, memory
         self._reader.has_plenty = memory.has_plenty
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the peer still has to show who it is."""
+        """Whether the peer is not authenticated yet."""
         return self.session.principal == NOBODY
 
     # -- receiving ---------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Connection:
             self._reading = False
 
     def mute(self, throttle_ms: int) -> None:
-        """Read nothing and start no request for that long; what is started is answered."""
+        """Read nothing and start no request for this time; started requests are answered."""
         if not self.closed and self._muted.begin(throttle_ms):
             self._pause_reading()
 
@@ -181,7 +182,7 @@ class Connection:
         self._start_requests()
 
     def _read_kept(self) -> None:
-        """Read soon what the channel keeps, as the loop will not tell of it."""
+        """Read soon the bytes that the channel keeps: the loop does not report them as readable."""
         if not self._will_read and self._channel.keeps_bytes():
             self._will_read = True
             self.router.rounds.add(self._on_kept)
@@ -245,7 +246,7 @@ class Connection:
     @property
     def awaits_peer(self) -> bool:
         """Whether memory can only be freed here once the peer sends or takes something."""
-        if self._muted:  # it waits by its own fault: others must not wait for its memory
+        if self._muted:  # the wait is its own fault: others must not wait for its memory
             return True
         if self._backlog:
             slots = self._slots

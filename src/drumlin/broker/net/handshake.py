@@ -1,4 +1,4 @@
-"""A handshake of TLS: waits for the peer until the channel is open, or ends.
+"""A TLS handshake: waits for the peer until the channel is open, or the handshake fails.
 
 It takes up to half a millisecond of processor time, so each of its steps has a place in the queue
 of all connections that have more to do: a thousand peers that come at once do not stop the loop.
@@ -14,7 +14,7 @@ from typing import Final
 from drumlin.broker.net.channel import Channel
 from drumlin.turns import Rounds
 
-#: How long a refused peer may take to read why.
+#: The time that a refused peer has to read the alert.
 _LINGER_S: Final = 1.0
 
 
@@ -29,8 +29,8 @@ class Handshake:
         on_open: Callable[[Handshake, Channel], None],
         on_end: Callable[[Handshake, Exception | str | None], None],
     ) -> None:
-        """One of the two is called: `on_open` takes the channel, `on_end` gets the reason why
-        there is none.
+        """One of the two is called: `on_open` with the open channel, or `on_end` with the reason
+        why the handshake has ended without one.
         """
         self.peer_host = channel.peer_host
         self._channel = channel
@@ -82,7 +82,9 @@ class Handshake:
             self._on_open(self, self._channel)
 
     def _refuse(self, error: ssl.SSLError) -> None:
-        """Let the peer read why: what it has sent meanwhile would reset the connection."""
+        """Give the peer time to read the alert: closing with unread bytes would reset the
+        connection.
+        """
         descriptor = self._channel.fileno()
         timer = self._loop.call_later(_LINGER_S, self.close, error)
 
@@ -99,7 +101,7 @@ class Handshake:
             self.close(error)
 
     def close(self, reason: Exception | str | None) -> None:
-        """End it, unless it is over."""
+        """End the handshake, unless it is over."""
         if self._is_over:
             return
         self._is_over = True

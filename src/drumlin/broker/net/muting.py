@@ -1,8 +1,8 @@
-"""The time for which a connection is muted, as its client has used too much (KIP-219).
+"""Muting of connections whose client has exceeded a quota (KIP-219).
 
-All connections of a user are unmuted at the same time, and may then use at once what a window has
-left. So whoever was muted lately stands in a line: one request of all of them is started in a turn
-of the loop, and those of others come between.
+All connections of a user are unmuted at the same time, and could then use up the rest of a quota
+window at once. So connections that were muted lately stand in line: only one of them starts a
+request in a turn of the loop, and the requests of others come in between.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 
 from drumlin.turns import Rounds
 
-#: Windows of quotas are about that long.
+#: Quota windows are about this long.
 _LATELY_S: Final = 10.0
 
 
 class Muting:
-    """Whether a connection is muted or in line, and until when. Of several times, the longest
-    counts.
+    """The state of one connection: muted until a certain time, standing in line, or neither. Of
+    several times, the latest counts.
     """
 
     __slots__ = ("_is_in_line", "_lately_until", "_line", "_on_end", "_timer")
@@ -36,9 +36,9 @@ class Muting:
         return self._timer is not None or self._is_in_line
 
     def begin(self, duration_ms: int) -> bool:
-        """Be muted for at least that long from now on; 0: stand in line, if it was muted lately.
+        """Mute the connection for at least this time; 0: it stands in line if it was muted lately.
 
-        Returns whether it is.
+        Returns whether it is muted or in line.
         """
         now = asyncio.get_running_loop().time()
         if duration_ms > 0:
@@ -70,7 +70,7 @@ class Muting:
             self._on_end()
 
     def close(self) -> None:
-        """Never call `on_end`, and refer to it no more: it is the connection's."""
+        """Never call `on_end`, and drop it, as it refers to the connection."""
         self._on_end = None
         if self._timer is not None:
             self._timer.cancel()

@@ -31,7 +31,7 @@ _LARGER: Final = {
     # These requests have a byte for each acknowledged record.
     "share_fetch": 16 * _MIB,
     "share_acknowledge": 16 * _MIB,
-    # A member's subscription and owned partitions; and the assignments of all members.
+    # These requests have a member's subscription and owned partitions, or all assignments.
     "join_group": 16 * _MIB,
     "sync_group": 32 * _MIB,
 }
@@ -42,7 +42,7 @@ _STRANGER_BYTES: Final = 512 * 1024
 
 
 def stranger_bytes_max(_: int) -> int:
-    """The size limit of a frame from a peer that is not let in yet."""
+    """The size limit of a frame from a peer that is not authenticated yet."""
     return _STRANGER_BYTES
 
 

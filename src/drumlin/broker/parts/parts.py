@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Certificates(Protocol):
-    """The certificates of the broker's listeners, which may be exchanged."""
+    """The certificates of the broker's listeners, which may be replaced."""
 
     #: Held from `check` until the configuration is stored.
     changing: asyncio.Lock
@@ -54,7 +54,7 @@ class Certificates(Protocol):
         """
 
     async def renew(self) -> None:
-        """Take what the configuration and the files say now; log what is refused."""
+        """Use the certificates of the present configuration and files; log refused ones."""
 
 
 class BrokerData(Protocol):

@@ -51,10 +51,10 @@ class Peers:
         threads: Threads,
         security_at: Callable[[int], Security],
     ) -> None:
-        """`security_at`: of the connections to the broker with this id."""
+        """`security_at`: the security of connections to the broker with this id."""
         self._security_at = security_at
-        #: What this broker shows in its place, since it has another certificate: on connections
-        #: that are opened from now on.
+        #: The TLS of connections that are opened from now on, if this broker's certificate was
+        #: replaced; None: that of `security_at`.
         self.tls: Tls | None = None
         self._config = config
         self._image = image

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (v4+) to the transaction coordinators on other brokers.
 
 As in Apache Kafka, one request to a broker is in flight at a time, and the next request collects
-all questions that come meanwhile. A request is never repeated: the waiting producer is told to
-retry.
+all partitions that callers name meanwhile. A request is never repeated: the waiting producer is
+told to retry.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class ProduceAppends:
         assert verified is not None
         parts = self._transactional or ()
         await ask(self._broker, self._context.version, transactional_id, parts, verified)
-        if not self._may_use(transactional_id):  # any more
+        if not self._may_use(transactional_id):  # the right was revoked meanwhile
             return self._refuse_all(Refused(ErrorCode.transactional_id_authorization_failed))
         return await self._append_rest()
 
@@ -225,7 +225,7 @@ class ProduceAppends:
                 self._allows_zstd,
             )
             await self._broker.change_overs.over(self._find(part))
-            # The topic may have been deleted and created again meanwhile, or a right taken.
+            # The topic may have been deleted and created again meanwhile, or a right revoked.
             if self._verified is not None and not self._may_use(self._request.transactional_id):
                 raise denied(Kind.TRANSACTIONAL_ID)
             verification = None if self._verified is None else self._verified.check(part[:2])
@@ -271,7 +271,7 @@ class ProduceAppends:
         return broker.partitions.get(name, index)
 
     def _records_of(self, part: Part) -> memoryview:
-        """The batch of a partition that was found: only then does it matter how it is sent."""
+        """The batch of a partition that was found. Errors in its form are checked only then."""
         records = part[2]
         if not records:
             version = self._context.version

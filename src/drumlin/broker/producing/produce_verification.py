@@ -36,8 +36,8 @@ _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
 _ADDS_FROM: Final = 12
 
-#: Codes after which the client must retry, and the code that makes it retry without aborting the
-#: transaction or refreshing its metadata.
+#: Codes after which the client must retry, without aborting the transaction or refreshing its
+#: metadata.
 _TO_BE_RETRIED: Final = frozenset(
     {
         ErrorCode.network_exception,

@@ -1,1 +1,1 @@
-"""Quotas of clients: what they may use, what they have used, and how long they have to wait."""
+"""Quotas of clients: their limits, their usage, and the resulting throttle times."""

@@ -1,4 +1,4 @@
-"""The quotas of a broker's clients, as the metadata say."""
+"""The quotas of a broker's clients, taken from the metadata."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FETCH_BYTES_MAX: Final = 2**31 - 1
 
 
 class ClientQuotas:
-    """All limits, and what was used of them. The broker asks `active`, which is mostly None."""
+    """All limits, and the usage under each. The broker uses `active`, which is mostly None."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
         window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self.produced = RateQuota(window)
         self.fetched = RateQuota(window)
-        #: In per cent of a processor.
+        #: The time that requests take, in per cent of a processor.
         self.request_time = RateQuota(window, throttle_ms_max=window.sample_ms)
         self.mutations = MutationQuota(
             Window(
@@ -50,30 +50,30 @@ class ClientQuotas:
 
     @property
     def active(self) -> ClientQuotas | None:
-        """This, if there is any limit of requests."""
+        """This object if any limit on requests is set, else None."""
         return self if any(each.limits for each in self._of_requests.values()) else None
 
     def now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
     def fetch_bytes_max(self, client: tuple[str, str]) -> int:
-        """The most bytes that a fetch can get."""
+        """The maximum number of bytes that a fetch can get."""
         most = self.fetched.at_once_max(*client)
         return _FETCH_BYTES_MAX if most is None else int(min(most, _FETCH_BYTES_MAX))
 
     def delay_of_fetch(self, client: tuple[str, str], size: int) -> int:
-        """Count what a fetch has found; or the time to wait before it gets something."""
+        """Count the bytes that a fetch has found; or return the time that it has to wait first."""
         now_ms = self.now_ms()
         overdue_ms = self.request_time.overdue_ms(*client, now_ms)
         return overdue_ms or self.fetched.admit(*client, size, now_ms)
 
     def learn(self, image: ClusterImage) -> None:
-        """Take all quotas that there are."""
+        """Set all quotas in the metadata."""
         for entity, values in quotas_in(image):
             self._put(entity, values)
 
     def follow(self, change: Change) -> None:
-        """Take a change of quotas, if it is one."""
+        """Apply a change of the metadata, if it changes quotas."""
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.QUOTA:
             found = quotas_of(change.resource, change.configs)
             if found is not None:

@@ -1,9 +1,9 @@
 """Limits on the rate of new connections (KIP-612). Pure.
 
-- Of the broker, and of a listener: the next one is accepted later. The listener of brokers, if it
-  is not the only one, is under its own limit alone.
-- Of an address: a connection that goes too far is accepted, and closed after some time, as its
-  client would come again at once.
+- The broker and each listener have a limit: when it is reached, the next connection is accepted
+  later. The inter-broker listener, if it is not the only one, has only its own limit.
+- An IP address may have a limit: a connection that exceeds it is accepted, and closed after some
+  time; if it were closed at once, its client would connect again at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BROKER: Final = ""
 
 
 class ConnectionRates:
-    """The limits, and how many connections have come."""
+    """The limits, and the rates of new connections."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -37,7 +37,7 @@ class ConnectionRates:
     def limit(self, rates: Mapping[str, float], exempt: str | None = None) -> None:
         """Set the limits of the broker and of listeners, by name.
 
-        exempt: the listener that is under its own limit alone.
+        exempt: the listener that has only its own limit, and not the broker's.
         """
         self._exempt = exempt
         kept = self._rates
@@ -48,7 +48,9 @@ class ConnectionRates:
         }
 
     def put(self, address: str | None, rate: float | None) -> None:
-        """Set the limit of an address, or by None of all without one; a rate of None removes it."""
+        """Set the limit of an address; None as the address sets the default, None as the rate
+        removes the limit.
+        """
         key = None if address is None else _plain(address)
         if rate is None:
             self._of_addresses.pop(key, None)
@@ -56,7 +58,7 @@ class ConnectionRates:
             self._of_addresses[key] = rate
 
     def pause_ms(self, listener: str, now_ms: int) -> int:
-        """Count a connection; returns the time for which the listener has to accept no other."""
+        """Count a connection; returns the time for which the listener may accept no other."""
         pause_ms = 0
         for name in (listener,) if listener == self._exempt else (BROKER, listener):
             if name in self._rates:
@@ -65,7 +67,9 @@ class ConnectionRates:
         return pause_ms
 
     def delay_ms(self, address: str, now_ms: int) -> int:
-        """The time after which a connection from there is to be closed; 0 if it is let in."""
+        """Count a connection from an address; returns the time after which to close it, or 0 if it
+        is within the limit.
+        """
         limits = self._of_addresses
         if not limits:
             return 0
@@ -92,7 +96,7 @@ class ConnectionRates:
 
 
 def _plain(text: str) -> str:
-    """An address in the one form in which it is compared."""
+    """An address in its normal form, for comparison."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

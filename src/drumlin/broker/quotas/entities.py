@@ -1,6 +1,6 @@
-"""The owners of quotas: users, clients, both, and addresses, or the default of such.
+"""The entities that have quotas: a user, a client id, both, or an IP address, or their defaults.
 
-Their quotas are configurations in the metadata. The names of these are Kafka's paths in ZooKeeper:
+Quotas are configurations in the metadata, with names like Kafka's paths in ZooKeeper:
 "users/alice/clients/<default>".
 """
 
@@ -19,19 +19,19 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 TYPES: Final = (USER, CLIENT_ID, IP)
-#: The key of the quotas of addresses.
+#: The key of the quota of an address.
 CONNECTION_RATE: Final = "connection_creation_rate"
 #: Types and names; None stands for the default of a type.
 Entity: TypeAlias = Mapping[str, str | None]
 
-#: In the order in which paths have them.
+#: The folders of paths, in their order.
 _FOLDERS: Final = {USER: "users", CLIENT_ID: "clients", IP: "ips"}
 _TYPE_OF: Final = {folder: entity_type for entity_type, folder in _FOLDERS.items()}
 _DEFAULT: Final = "<default>"
 
 
 def resource_of(entity: Entity) -> Resource:
-    """Where the quotas of an entity are kept."""
+    """The resource that has the quotas of an entity."""
     parts = []
     for entity_type, folder in _FOLDERS.items():
         if entity_type in entity:
@@ -69,7 +69,7 @@ def quotas_of(
 ) -> tuple[Entity, dict[str, float]] | None:
     """The entity of a resource, and its quotas; None if it is damaged, which is logged.
 
-    Others may have written it, into ZooKeeper: a value that is none is left out.
+    Values that are not numbers are left out: other programs may have written them, to ZooKeeper.
     """
     values = {}
     try:

@@ -1,4 +1,4 @@
-"""The limits of one kind that clients have, and which of them is that of a client. Pure."""
+"""The limits of one kind, and the one among them that applies to a client. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from drumlin.broker.quotas.entities import CLIENT_ID, USER, Entity
 
 
 class Other(enum.Enum):
-    """What an owner has in place of a name."""
+    """The part of an owner that is not a name."""
 
-    #: The default, for all who have no limit of their own.
+    #: The default, for each name that has no limit of its own.
     DEFAULT = enum.auto()
-    #: The owner is not of this type: the limit is for all of them together.
+    #: The owner has no name of this type: all names share the limit.
     NONE = enum.auto()
 
 
@@ -31,7 +31,7 @@ class Limit(NamedTuple):
 
 
 _UNKNOWN: Final = Limit(0.0, ("", ""))
-#: Clients whose limits are remembered, and how long their names may be.
+#: Clients whose limits are cached, and the maximum length of their names.
 _FOUND_MAX: Final = 10_000
 _NAME_MAX: Final = 256
 
@@ -41,7 +41,7 @@ class ClientLimits:
 
     def __init__(self) -> None:
         self._bounds: dict[Owner, float] = {}
-        self._found: dict[tuple[str, str], Limit | None] = {}  # what was found before
+        self._found: dict[tuple[str, str], Limit | None] = {}  # a cache
 
     def __bool__(self) -> bool:
         return bool(self._bounds)

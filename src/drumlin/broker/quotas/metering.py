@@ -1,7 +1,7 @@
-"""Metering: counts what a request uses, tells the client how long to wait, and makes it wait.
+"""Metering: counts the usage of requests, and throttles clients that exceed their quota.
 
-The answer goes out at once; then nothing of the connection is read until the time has passed
-(KIP-219). Requests of brokers among each other do not count.
+The answer, with the throttle time, is sent at once; then the connection is not read until the time
+has passed (KIP-219). Requests between brokers do not count.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NS_PER_PERCENT: Final = 10_000_000  # of a second
 
 
 class Metered(Protocol):
-    """A connection, as quotas see it."""
+    """The part of a connection that quotas use."""
 
     session: Session
-    #: Whether it is another broker's, which replicates by it.
+    #: Whether another broker replicates over this connection.
     is_replicas: bool
 
     def mute(self, throttle_ms: int) -> None:
-        """Read nothing and start no request for that long."""
+        """Read nothing and start no request for this time."""
 
 
 def metered(
@@ -51,10 +51,10 @@ def metered(
     frame: memoryview,
     start: Callable[[], Parts | LaterParts | None],
 ) -> Parts | LaterParts | None:
-    """Start a request by `start`; its answer says how long to wait.
+    """Start a request by calling `start`; its answer has the throttle time.
 
     Raises:
-        MalformedMessage: by `start`, or the frame has no header.
+        MalformedMessage: raised by `start`, or the frame has no header.
     """
     meter = Meter(quotas, connection, parse_request_header(frame), len(frame))
     if quotas.request_time.limits:
@@ -63,7 +63,7 @@ def metered(
         meter.spent_ns = time.thread_time_ns() - began_ns
     else:
         answer = start()
-    if meter.is_exempt:  # which of a fetch is known now
+    if meter.is_exempt:  # for a fetch this is known only once it has started
         return answer
     if not isinstance(answer, Later):
         return meter.charged(answer)
@@ -82,7 +82,7 @@ def metered(
 
 
 class Meter:
-    """What one request uses."""
+    """The usage of one request."""
 
     __slots__ = ("_api", "_connection", "_frame_bytes", "_header", "_quotas", "spent_ns")
 
@@ -106,8 +106,8 @@ class Meter:
         return self._api in _OF_BROKERS
 
     def charged(self, parts: Parts | None) -> Parts | None:
-        """Count the request, and mute the connection if it has used too much; the answer, which
-        tells so. None: the request has no answer.
+        """Count the request, and mute the connection if its client has exceeded a quota. Returns
+        the answer with the throttle time; None if the request has no answer.
         """
         quotas, header = self._quotas, self._header
         client = user_of(self._connection.session.principal), header.client_id or ""

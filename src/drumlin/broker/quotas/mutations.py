@@ -15,7 +15,7 @@ from drumlin.wire.messages import ZERO
 
 
 class MutationQuota:
-    """The limits, and what was used of them."""
+    """The limits, and the usage under each."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -27,7 +27,7 @@ class MutationQuota:
     def for_request(
         self, user: str, client_id: str, now_ms: Callable[[], int], *, is_strict: bool
     ) -> Mutations | None:
-        """What a request of a client may still change; None if it has no limit.
+        """The quota for the changes of a client's request; None if the client has no limit.
 
         is_strict: whether a change is refused when the quota is used up. Otherwise it is made, and
             the client has to wait afterwards.
@@ -45,7 +45,7 @@ class MutationQuota:
 
 
 class Mutations:
-    """The changes of one request."""
+    """The quota that the changes of one request use."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Mutations:
         """Count partitions that are about to be created or deleted.
 
         Raises:
-            KafkaError: THROTTLING_QUOTA_EXCEEDED; they must not be.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED; the change must not be made.
         """
         now_ms = self._now_ms()
         if self._is_strict and self._owed_ms(now_ms):

@@ -1,8 +1,8 @@
 """Sampled rates, by the rules of Kafka's `Rate`. Pure.
 
-A rate is what was recorded in the last `samples` periods, divided by the time since the oldest of
-them began; periods before the first record count as empty ones. So at first there is credit for
-all periods but one.
+A rate is the total of the last `samples` periods, divided by the time since the oldest of them
+began; periods before the first record count as empty. So a new client has credit for all periods
+but one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class Window(NamedTuple):
-    """The number of samples that are kept, and the time of each."""
+    """The number of samples that are kept, and the duration of each."""
 
     samples: int
     sample_ms: int
 
     @property
     def full_ms(self) -> int:
-        """The time of all samples but the current one."""
+        """The duration of all samples but the current one."""
         return (self.samples - 1) * self.sample_ms
 
 
@@ -38,7 +38,7 @@ class _Sample:
 
 
 class SampledRate:
-    """What one client has used lately."""
+    """The recent usage of one client."""
 
     __slots__ = ("_current", "_samples")
 
@@ -47,13 +47,13 @@ class SampledRate:
         self._current = 0
 
     def record(self, window: Window, value: float, now_ms: int) -> None:
-        """Count `value`; a negative one takes back what was counted."""
+        """Count `value`; a negative one undoes an earlier count."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
         sample = samples[self._current]
         if now_ms - sample.began_ms >= window.sample_ms:
-            # One more than the window has: the oldest is still partly in it.
+            # One more sample than the window has: the oldest is still partly in the window.
             self._current = (self._current + 1) % (window.samples + 1)
             if self._current == len(samples):
                 samples.append(_Sample(now_ms))

@@ -9,7 +9,7 @@ from drumlin.broker.quotas.usages import Usages
 
 
 class RateQuota:
-    """The limits of one kind, and what was used of them."""
+    """The limits of one kind, and the usage under each."""
 
     def __init__(self, window: Window, *, throttle_ms_max: int = THROTTLE_MS_MAX) -> None:
         self._window = window
@@ -20,7 +20,7 @@ class RateQuota:
         self.tell: Tell | None = None
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count what a client has used; returns the time for which it has to wait."""
+        """Count a client's usage; returns its throttle time."""
         limit = self.limits.find(user, client_id)
         if limit is None:
             return 0
@@ -34,11 +34,10 @@ class RateQuota:
         self._usages.of(used.owner, now_ms).record(self._window, used.amount, now_ms)
 
     def admit(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count what a client is about to get, if it need not wait.
+        """Count the bytes that a client is about to get, unless it has to wait for them.
 
-        Returns the time to wait before it may get that. What is more than the whole window has room
-        for would have to wait for ever, so it is counted as soon as there is no other in the
-        window.
+        Returns the time to wait. An amount larger than the quota of a whole window would have to
+        wait for ever, so it is admitted as soon as the window is empty.
         """
         limit = self.limits.find(user, client_id)
         if limit is None:
@@ -54,11 +53,11 @@ class RateQuota:
         return 0
 
     def overdue_ms(self, user: str, client_id: str, now_ms: int) -> int:
-        """The time for which a client still has to wait for what it has used before."""
+        """The remaining throttle time for a client's earlier usage."""
         return self.record(user, client_id, 0, now_ms)
 
     def at_once_max(self, user: str, client_id: str) -> float | None:
-        """The most that a client can get without having to wait in any case."""
+        """The largest amount that a client with an empty window gets without waiting; None: any."""
         limit = self.limits.find(user, client_id)
         return None if limit is None else limit.bound * self._window.full_ms / 1000
 

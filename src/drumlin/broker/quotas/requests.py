@@ -1,4 +1,4 @@
-"""Requests about client quotas: their checks by Kafka's rules, and what a filter matches."""
+"""Requests about client quotas: checks by Kafka's rules, and the filters of descriptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.describe_client_quotas import ComponentData
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
-#: The largest value of each key; None if the value may be a fraction.
+#: The largest value of each key of integers; None if the value may be a fraction.
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "consumer_byte_rate": 2**63 - 1,
     "producer_byte_rate": 2**63 - 1,
@@ -30,11 +30,11 @@ def _invalid(message: str) -> KafkaError:
 
 
 class Filter(NamedTuple):
-    """What a request wants to know: the wanted name of each type, or any name."""
+    """The entities that a request wants described: the name of each type, or any name."""
 
     names: Mapping[str, str | None]
     any_of: frozenset[str]
-    #: Whether entities with further types are left out.
+    #: Whether to leave out entities that have other types as well.
     is_strict: bool
 
     def matches(self, entity: Entity) -> bool:
@@ -78,7 +78,7 @@ async def checked_filter(components: tuple[ComponentData, ...], *, is_strict: bo
 
 
 async def checked_changes(entity: Entity, ops: tuple[OpData, ...]) -> dict[str, str | None]:
-    """The changes of one entity's quotas, as they are kept; None removes one.
+    """The changes of one entity's quotas, as they are stored; None removes a quota.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -137,7 +137,7 @@ def _is_address(text: str) -> bool:
 
 
 def _text(largest: int | None, value: float) -> str:
-    """A value as Kafka keeps it in ZooKeeper."""
+    """A value in the text that Kafka keeps in ZooKeeper."""
     return repr(value) if largest is None else str(int(value))
 
 

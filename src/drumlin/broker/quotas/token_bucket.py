@@ -9,7 +9,7 @@ from drumlin.broker.quotas.rate import Window, rounded_ms
 
 
 class TokenBucket:
-    """The tokens that one client has left; below 0 the next one has to wait."""
+    """The tokens that one client has left; if they are below 0, it has to wait."""
 
     __slots__ = ("_filled_ms", "_tokens")
 
@@ -23,7 +23,7 @@ class TokenBucket:
         self._tokens -= count
 
     def throttle_ms(self, window: Window, bound: float, now_ms: int) -> int:
-        """The time until no tokens are owed."""
+        """The time until the number of tokens is not negative."""
         self._fill(window, bound, now_ms)
         return rounded_ms(-self._tokens / bound * 1000) if self._tokens < 0 else 0
 

@@ -1,7 +1,7 @@
-"""What clients have used, of one kind, by those who share a limit. Pure.
+"""The usage of one kind, for each group of clients that share a limit. Pure.
 
-A stranger may come with any number of client ids. So usages are forgotten an hour after their last
-change, as in Kafka; and beyond a number of them, the one that has not changed for longest is.
+A client can use any number of client ids. So a usage is forgotten an hour after its last change, as
+in Kafka; and if there are too many, the one whose last change is the oldest is forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.broker.quotas.limits import Other, Owner
 
 _EXPIRES_MS: Final = 3_600_000
 _KEPT_MAX: Final = 20_000
-#: Longer names are kept as their hash.
+#: Longer names are replaced by their hash.
 _NAME_MAX: Final = 256
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Usages(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._kept: dict[Owner, tuple[T, int]] = {}  # the longest unused first
+        self._kept: dict[Owner, tuple[T, int]] = {}  # the least recently used first
 
     def __len__(self) -> int:
         return len(self._kept)

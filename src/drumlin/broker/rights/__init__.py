@@ -1,1 +1,1 @@
-"""Who may do what: sessions, ACLs and their authorizer; tokens, which are refused."""
+"""Authorization: sessions with their principals, ACLs, the authorizer, and the audit log."""

@@ -24,7 +24,7 @@ class AclFilter(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """What it has that no ACL can have, in Apache Kafka's words."""
+        """The error if the filter has a value that no ACL can have, in Apache Kafka's words."""
         if self.kind not in (_ANY, *Kind) or self.pattern not in (_ANY, _MATCH, *Pattern):
             return "Unknown patternFilter."
         if self.operation not in (_ANY, *Operation) or self.permission not in (_ANY, *Permission):

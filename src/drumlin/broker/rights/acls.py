@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType
 
-#: The name of a pattern that stands for all names of its kind, and of any host.
+#: The name that stands for all names of a kind, and for any host.
 ANY_NAME: Final = "*"
 #: The principal that stands for all.
 EVERYBODY: Final = "User:*"
@@ -34,14 +34,14 @@ class Kind(enum.IntEnum):
 
 
 class Pattern(enum.IntEnum):
-    """How a name in an ACL is meant."""
+    """The type of the name in an ACL: literal or prefix."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Operation(enum.IntEnum):
-    """What may be done."""
+    """The operation that an ACL allows or denies."""
 
     ALL = 2
     READ = 3
@@ -72,14 +72,14 @@ class Target(NamedTuple):
     name: str
 
     def matches(self, name: str) -> bool:
-        """Whether a resource of this kind is meant."""
+        """Whether the target includes the resource of this name."""
         if self.pattern is Pattern.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, ANY_NAME)
 
 
 class Rule(NamedTuple):
-    """What an ACL says about its target."""
+    """An ACL without its target."""
 
     #: Type and name: "User:alice".
     principal: str
@@ -91,7 +91,7 @@ class Rule(NamedTuple):
         return self.principal in (principal, EVERYBODY) and self.host in (host, ANY_NAME)
 
 
-#: The operations whose permission includes that of another.
+#: Operation -> the operations whose permission includes it.
 IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
     Operation.DESCRIBE: frozenset(
         {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
@@ -100,7 +100,7 @@ IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 }
 
 
-#: The operations that exist for each kind of resource, but for ALL.
+#: The operations that exist for each kind of resource, without ALL.
 OPERATIONS: Final[Mapping[Kind, tuple[Operation, ...]]] = {
     Kind.TOPIC: (
         Operation.READ,
@@ -139,7 +139,7 @@ ALL_OPERATIONS: Final = {
 
 
 def resource_of(target: Target) -> Resource:
-    """Where the ACLs of a target are kept."""
+    """The resource that has the ACLs of a target."""
     kind, pattern, name = target
     return Resource(ResourceType.ACL, f"{kind.name}:{pattern.name}:{name}")
 

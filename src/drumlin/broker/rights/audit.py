@@ -1,14 +1,14 @@
-"""The audit log: who wanted what, from where, whether that was allowed, and by which rule.
+"""The audit log: decisions of the authorizer, with principal, host and rule, and logins.
 
-It is the logger `drumlin.audit`, with one line of JSON each. By its level it tells
+It is the logger `drumlin.audit`, with a line of JSON for each event. Its level chooses the events:
 
-- INFO: what was denied, and logins and handshakes of TLS that have failed;
-- DEBUG: also logins, and what was allowed;
-- TRACE: each time, where it otherwise tells the same at most once a minute, and only so much of all
-  together, with the number of what was left out.
+- INFO: denials, and failed logins and TLS handshakes;
+- DEBUG: also what was allowed, and successful logins;
+- TRACE: all repetitions. At other levels the same event is logged at most once a minute, and the
+  number of events in a minute is limited; those left out are counted.
 
-It never tells a secret, nor a name by which somebody has tried to log in that no user has: that is
-often a password.
+A secret is never logged, nor is the name in a failed login unless there is such a user: it is often
+a password.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AUDIT: Final = logging.getLogger("drumlin.audit")
 #: Kafka's level below DEBUG.
 _TRACE: Final = 5
 _PERIOD_S: Final = 60.0
-#: Lines in a period: of users, of peers that cannot log in, and of those that do not get that far.
+#: Lines in a period: for users; for peers that cannot log in, and for failed handshakes.
 _LINES_MAX: Final = 6000
 _LINES_OF_STRANGERS_MAX: Final = 600
 #: Characters of a value that a client has chosen.
@@ -38,7 +38,7 @@ _SHOWN_MAX: Final = 250
 
 
 class _Sampled:
-    """Lets each thing through once in a period, and so many things of all."""
+    """Lets each event through once in a period, up to a maximum number of events."""
 
     def __init__(self, lines_max: int, clock: Callable[[], float]) -> None:
         self._lines_max, self._clock = lines_max, clock
@@ -63,17 +63,17 @@ class _Sampled:
 
 
 class Audit:
-    """What is told, of one broker."""
+    """The audit log of one broker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._of_users = _Sampled(_LINES_MAX, clock)
         self._of_strangers = _Sampled(_LINES_OF_STRANGERS_MAX, clock)
         self._of_handshakes = _Sampled(_LINES_OF_STRANGERS_MAX, clock)
-        #: Whether to call `decision` for what is allowed, too.
+        #: Whether to call `decision` when something is allowed, too.
         self.tells_allowed = False
 
     def look_at_level(self) -> None:
-        """Notice another level of the logger. Called every second."""
+        """Notice a change of the logger's level. Called every second."""
         self.tells_allowed = _AUDIT.isEnabledFor(logging.DEBUG)
 
     def decision(
@@ -83,11 +83,11 @@ class Audit:
         asked: tuple[Operation, Kind, str],
         api: str | None,
     ) -> None:
-        """Tell what somebody may do, or may not."""
+        """Log that a principal was allowed or denied an operation."""
         operation, kind, name = asked
         decided = authorizer.decide(session.principal, session.host, *asked)
         level = logging.DEBUG if decided.is_allowed else logging.INFO
-        shown = name[:_SHOWN_MAX]  # what is kept must not be as long as a client likes
+        shown = name[:_SHOWN_MAX]  # the name is kept for a minute, and may have any length
         thing = (session.principal, session.host, decided.is_allowed, operation, kind, shown)
         if not _AUDIT.isEnabledFor(level) or not self._of_users.lets_through(thing):
             return
@@ -105,7 +105,7 @@ class Audit:
         )
 
     def login(self, session: Session, mechanism: str) -> None:
-        """Tell that somebody has logged in."""
+        """Log a successful login."""
         thing = (session.principal, session.host, mechanism)
         if self.tells_allowed and self._of_users.lets_through(thing):
             _write(
@@ -120,7 +120,7 @@ class Audit:
     def failed_login(
         self, host: str, listener: str, mechanism: str, user: str | None, why: str
     ) -> None:
-        """Tell that somebody could not log in; `user`: the name, if there is such a user."""
+        """Log a failed login; `user`: the name, if there is such a user."""
         thing = (host, listener, mechanism, user, why[:_SHOWN_MAX])
         if _AUDIT.isEnabledFor(logging.INFO) and self._of_strangers.lets_through(thing):
             _write(
@@ -134,14 +134,14 @@ class Audit:
             )
 
     def failed_handshake(self, host: str, listener: str, why: str) -> None:
-        """Tell that a handshake of TLS has failed; `why`: words of ours."""
+        """Log a failed TLS handshake; `why` has none of the peer's bytes."""
         if _AUDIT.isEnabledFor(logging.INFO) and self._of_handshakes.lets_through(
             (host, listener, why)
         ):
             _write("handshake failed", logging.INFO, host=host, listener=listener, why=why)
 
 
-#: Of this process.
+#: The audit log of this process.
 AUDIT: Final = Audit()
 
 

@@ -1,13 +1,13 @@
-"""The authorizer: whether a principal may do something, by Kafka's `StandardAuthorizer`. Pure.
+"""The authorizer: decides by the rules of Kafka's `StandardAuthorizer`. Pure.
 
-A super user and the brokers of the machine may do everything. Otherwise what denies wins over what
-allows, and where nothing does either, the answer is no; with `allow.everyone.if.no.acl.found` it is
-yes for a resource that no ACL is about at all, of anybody.
+Super users and the brokers of the machine may do everything. For others a matching DENY wins over
+an ALLOW, and without a matching ACL the answer is no. With `allow.everyone.if.no.acl.found` it is
+yes for a resource that has no ACLs at all, for any principal.
 
 An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
-are. Answers are remembered until an ACL changes, for each asker: Produce and Fetch look theirs up.
-`version` tells whether one has changed, for what was allowed before and is done later: a right is
-checked where its effect happens.
+are. Answers are cached until an ACL changes, for each principal, host and operation; Produce and
+Fetch use the cache. `version` changes with every ACL: work that was allowed before and continues
+later compares it, because a right is checked where its effect happens.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from drumlin.broker.rights.acls import (
 )
 from drumlin.broker.rights.session import MACHINE
 
-#: Answers that are remembered, of all principals together.
+#: Cached answers, for all principals together.
 _REMEMBERED_MAX: Final = 100_000
-#: Longer names are of no topic, and whoever sends many must not fill the memory.
+#: Answers for longer names are not cached: no topic has one, and they could fill the memory.
 _REMEMBERED_NAME_MAX: Final = 249
 
 _NO_NAME: Final = "hardcode"
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 class Decision(NamedTuple):
     is_allowed: bool
-    #: What has decided, in words.
+    #: The reason for the decision, in words.
     rule: str
-    #: The ACL that has decided, if one has.
+    #: The ACL that was decisive, if any.
     acl: tuple[Target, Rule] | None = None
 
 
@@ -53,22 +53,22 @@ _Asker: TypeAlias = tuple[str, str, Operation, Kind]
 
 
 class Authorizer:
-    """Answers by the ACLs that it was told of."""
+    """Decides by the ACLs given to `put`."""
 
     def __init__(self, super_users: Collection[str], *, allows_without_acls: bool) -> None:
-        """`super_users`: type and name, as "User:admin"."""
+        """`super_users`: principals with type and name, as "User:admin"."""
         self._super_users = frozenset({MACHINE, *super_users})
         self._allows_without_acls = allows_without_acls
         self._literal: dict[tuple[Kind, str], frozenset[Rule]] = {}
         self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}
-        self._lengths: dict[Kind, list[int]] = {}  # of prefixes, ascending
+        self._lengths: dict[Kind, list[int]] = {}  # the lengths of prefixes, ascending
         self._remembered: dict[_Asker, dict[str, bool]] = {}  # no dict is empty
         self._remembered_count = 0
         #: Changes with every ACL.
         self.version = 0
 
     def put(self, target: Target, rules: frozenset[Rule]) -> None:
-        """Replace the ACLs of a target; none remove it."""
+        """Replace the ACLs of a target; an empty set removes it."""
         kind, pattern, name = target
         if pattern is Pattern.LITERAL:
             _put(self._literal, (kind, name), rules)
@@ -97,18 +97,18 @@ class Authorizer:
     def remembered(
         self, principal: str, host: str, operation: Operation, kind: Kind
     ) -> Mapping[str, bool]:
-        """The answers that are remembered, by name: emptied as soon as an ACL changes."""
+        """The cached answers, by name. The mapping is emptied as soon as an ACL changes."""
         return self._remembered.get((principal, host, operation, kind), _NO_ANSWERS)
 
     def _forget(self) -> None:
         for answers in self._remembered.values():
-            answers.clear()  # a request may hold it
+            answers.clear()  # a request may still use it
         self._remembered.clear()
         self._remembered_count = 0
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether the principal may do this on any resource of the kind at all."""
-        # As in Kafka, by any name that nobody uses: for super users, and where there are no ACLs.
+        # As in Kafka, a name that no resource has finds super users, and answers without ACLs.
         if self.allows(principal, host, operation, kind, _NO_NAME):
             return True
         denied, allowed = self._by_permission(principal, host, operation, kind)
@@ -139,7 +139,7 @@ class Authorizer:
     def decide(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str
     ) -> Decision:
-        """Like `allows`, and why."""
+        """The answer of `allows`, and the reason for it."""
         if principal in self._super_users:
             return _BY_SUPER_USER
         sufficient = {operation, Operation.ALL} | IMPLIED_BY.get(operation, frozenset())
@@ -197,7 +197,7 @@ def _put(by_name: dict[T, frozenset[Rule]], name: T, rules: frozenset[Rule]) -> 
 
 
 def _is_dominated(allowed: Target, denied: Collection[Target]) -> bool:
-    """Whether all that `allowed` matches is denied by one other pattern."""
+    """Whether one denied pattern covers all names that `allowed` matches."""
     for each in denied:
         if each.pattern is Pattern.PREFIXED and allowed.name.startswith(each.name):
             return True

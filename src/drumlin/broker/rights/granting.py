@@ -1,4 +1,4 @@
-"""The authorizer of a broker: made as the configuration says, and kept as the metadata say."""
+"""The authorizer of a broker: made from the configuration, and updated from the metadata."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:
-    """The authorizer, without ACLs; None if there is none.
+    """The configured authorizer, still without ACLs; None if there is none.
 
     Raises:
-        ConfigError: the super users are no principals.
+        ConfigError: a super user is not a principal.
     """
     if not str(config.value("authorizer.class.name") or "").strip():
         return None
@@ -39,12 +39,12 @@ def _super_users(config: BrokerConfig) -> Iterator[str]:
 
 
 def learn(authorizer: Authorizer, image: ClusterImage) -> None:
-    """Take all ACLs that there are."""
+    """Set all ACLs in the metadata."""
     for target, rules in acls_in(image):
         authorizer.put(target, rules)
 
 
 def follow(authorizer: Authorizer, change: Change) -> None:
-    """Take a change of ACLs, if it is one."""
+    """Apply a change of the metadata, if it changes ACLs."""
     if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.ACL:
         authorizer.put(target_of(change.resource), frozenset(map(rule_of, change.configs)))

@@ -1,4 +1,4 @@
-"""A broker without an authorizer: its answer about ACLs, which is Apache Kafka's."""
+"""The answer about ACLs of a broker without an authorizer, as in Apache Kafka."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class Unread(NamedTuple):
     position: int
 
 
-#: Finds a topic by the name or id in a request; if there is none, or it may not be told, the code.
+#: Finds a topic by the name or id in a request, or the code if the client may not see it or there
+#: is none.
 Find = Callable[[Any], tuple[TopicState | None, ErrorCode]]
 
 #: Partitions, and a code for each, by the name or id that the request gives for the topic.
@@ -56,7 +57,7 @@ class SortedOut(NamedTuple):
 
     @property
     def collections(self) -> list[list[Any] | dict[Any, Any]]:
-        """What may be large, for `forget`."""
+        """The collections that may be large, for `forget`."""
         return [self.accepted] if self.refused is None else [self.accepted, self.refused]
 
     async def results(self, codes: Iterable[ErrorCode]) -> list[TopicResult]:
@@ -115,7 +116,7 @@ def allowed(context: RequestContext, group_id: str, find: Find) -> Find:
     def find_allowed(topic: Any) -> tuple[TopicState | None, ErrorCode]:
         state, missing = find(topic)
         name = topic if state is None else state.name
-        # Without the right, whether a topic of that name exists is not told. Ids are no secret.
+        # Without the right, the client must not learn whether the topic exists. Ids are no secret.
         if isinstance(name, str) and not context.may(Operation.READ, Kind.TOPIC, name):
             return None, DENIED[Kind.TOPIC]
         return state, missing
@@ -124,7 +125,7 @@ def allowed(context: RequestContext, group_id: str, find: Find) -> Find:
 
 
 def nothing(code: ErrorCode) -> Find:
-    """Finds no topic, for this reason."""
+    """A `Find` that finds no topic, and always answers `code`."""
     return lambda _: (None, code)
 
 
@@ -162,7 +163,7 @@ async def sort_out(
 
 
 async def few_at_a_time(context: RequestContext, request: Unread, work: Awaitable[T]) -> T:
-    """Await `work`; for a large request, not before the work for other large requests is done."""
+    """Await `work`; of large requests, only a few are worked on at a time."""
     if len(request.frame) <= _LARGE_BYTES:
         return await work
     async with context.broker.groups.large_commits:

@@ -13,9 +13,9 @@ _OF_CLUSTER = frozenset({ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS})
 def require_config_right(
     context: RequestContext, operation: Operation, resource_type: int, name: str
 ) -> None:
-    """Ask for a right on the configuration of a resource.
+    """Check the right to a resource's configuration.
 
-    There are none on types that do not exist: whoever names one learns that.
+    A type that does not exist needs no right: it is refused later.
 
     Raises:
         KafkaError: the request's principal may not do this.

@@ -1,6 +1,6 @@
 """The rights to groups, and to the topics of their members.
 
-They are denied without a message, as in Apache Kafka, but for the topics of a described group.
+As in Apache Kafka, denials have no message, except for the topics of a described group.
 """
 
 from __future__ import annotations

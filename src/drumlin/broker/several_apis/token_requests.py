@@ -1,4 +1,4 @@
-"""Requests about delegation tokens: who may make them, and how a token is changed (KIP-48)."""
+"""Requests about delegation tokens: the clients that may send them, and changes (KIP-48)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def milliseconds(duration: timedelta) -> int:
 
 
 def require_login(context: RequestContext) -> None:
-    """Refuse those who have not shown who they are, and those who have by a token.
+    """Refuse clients that have not logged in, or have logged in by a token.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -41,7 +41,9 @@ async def change(
     password: bytes,
     decide: Callable[[DelegationToken, int], DelegationToken | None],
 ) -> tuple[ErrorCode, datetime]:
-    """Change a token, or remove it, as `decide` says: its end. It is given the time in ms."""
+    """Change or remove a token: `decide` gets the token and the time in ms, and returns the changed
+    token, or None. Returns the new expiry time.
+    """
     try:
         require_login(context)
     except KafkaError as refusal:
@@ -49,7 +51,7 @@ async def change(
     try:
         return ErrorCode.none, moment(await _changed(context, password, decide))
     except KafkaError as refusal:
-        return refusal.code, _EPOCH  # as Apache Kafka's controller
+        return refusal.code, _EPOCH  # as Apache Kafka's controller does
 
 
 async def _changed(

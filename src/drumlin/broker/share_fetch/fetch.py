@@ -135,9 +135,7 @@ class ShareFetch:
         await self._forget_failed()
 
     async def _forget_failed(self) -> None:
-        """Drop share partitions that cannot be read, or may not any more, and add their errors to
-        `errors`.
-        """
+        """Drop share partitions that cannot be read, or no longer may be; add their errors."""
         for shared, live in list(self._live.items()):
             await give_way()
             error = DENIED[Kind.TOPIC] if self._denies(shared) else live.error

@@ -1,4 +1,4 @@
-"""Which partitions of a share session the client may read."""
+"""The right to read the partitions of a share session."""
 
 from __future__ import annotations
 

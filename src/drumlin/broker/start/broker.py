@@ -234,7 +234,7 @@ class Broker:
                         secret = None if machine is None else machine.secret
                         sockets = bound, metrics_sockets
                         broker = cls(config, clock, metadata, logs, *sockets, secret)
-                    except ConfigError as error:  # what the names of files in it lead to
+                    except ConfigError as error:  # a file that the configuration names
                         raise StartFailed(str(error)) from None
                     try:
                         await broker._begin(before_serving, is_alone=machine is None)

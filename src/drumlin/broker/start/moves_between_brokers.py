@@ -192,8 +192,8 @@ class _Folders:
                     self._files.sync_directory(path)
 
     def remove_empty(self, node_ids: Collection[int], deleted: Collection[UUID]) -> None:
-        """Remove the folders of brokers that no longer exist, if they are empty but for folders of
-        deleted topics.
+        """Remove the folders of brokers that no longer exist, if they have nothing except folders
+        of deleted topics.
         """
         for (log_dir, node_id), each in self._found.items():
             if node_id in node_ids:

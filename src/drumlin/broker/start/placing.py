@@ -108,8 +108,8 @@ def _without_gone(
         return None
 
     def rank(replica: int) -> tuple[object, ...]:
-        # Among equal logs, prefer those that need not move; next, later replicas over the first,
-        # the preferred leader.
+        # Among equal logs, prefer those that need not move, then those of later replicas: the
+        # first replica, which is the preferred leader, comes last.
         is_gone = replica not in brokers
         return *_flaws(state, replica, logs), is_gone, -state.replicas.index(replica)
 

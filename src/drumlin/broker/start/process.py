@@ -41,8 +41,8 @@ _OTHER_THREADS: Final = 4
 def run(properties: Mapping[str, str], log_level: str = "INFO", told: str = "") -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code of the process.
 
-    With TLS, SIGHUP has it read its certificates again. `told`: what to say once it is ready,
-    besides that it is.
+    With TLS, SIGHUP makes it read its certificates again. `told`: a further message to print
+    once the broker is ready.
     """
     prepare_process(log_level)
     try:

@@ -77,7 +77,7 @@ def _keep_freed_memory() -> None:
 
 
 def has_tls(config: BrokerConfig) -> bool:
-    """Whether a listener has certificates, so that SIGHUP is about them."""
+    """Whether a listener uses TLS, so that SIGHUP renews certificates instead of stopping."""
     return any(each.endswith("SSL") for each in config.listener_security_protocol_map.values())
 
 
@@ -137,7 +137,7 @@ def risks(config: BrokerConfig) -> Iterator[str]:
 
 
 def _is_open_to_all(config: BrokerConfig, listener: Listener) -> bool:
-    """Whether others than this machine reach a listener, and may do everything there."""
+    """Whether other machines can reach a listener, and may do everything there."""
     if _is_loopback(listener.host):
         return False
     protocol = config.listener_security_protocol_map[listener.name]

@@ -41,9 +41,9 @@ _RESERVE_MAX: Final = 64
 #: The minimum backlog of connections waiting to be accepted: those that do not fit retry after a
 #: second, then at growing intervals.
 _WAITING_MIN: Final = 1024
-#: Peers that may be connected without having shown who they are, and for how long.
+#: The maximum number of strangers (peers that are not authenticated yet).
 _STRANGERS_MAX: Final = 2000
-#: Their part of the memory for requests, in addition to it.
+#: Strangers have their own memory for requests: this fraction of `request_memory_bytes`.
 _STRANGERS_PART: Final = 20
 _STRANGER_S: Final = 30.0
 #: Connections that are kept for a moment before they are closed.
@@ -79,7 +79,7 @@ class Server:
         bound: BoundSockets,
         doors: Mapping[str, Door],
     ) -> None:
-        """`doors`: by the name of the listener."""
+        """`doors`: the doors of listeners, by name."""
         self._router = router
         self._doors = doors
         self.limits = limits
@@ -87,11 +87,11 @@ class Server:
         self._waiting_to_leave: set[socket.socket] = set()
         self._sockets = dict(bound)
         self._memory = RequestMemory(limits.request_memory_bytes)
-        # Of strangers, so that they take none from those who are known.
+        # Separate, so that strangers take no memory from authenticated peers.
         self._memory_of_strangers = RequestMemory(limits.request_memory_bytes // _STRANGERS_PART)
         self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
-        #: Peers that have not shown who they are, and since when; the first came first.
+        #: Peers that are not authenticated yet, with the time when each came, in that order.
         self._strangers: dict[Handshake | Connection, float] = {}
         self._has_none = asyncio.Event()
         self._count = 0  # of connections and handshakes
@@ -164,7 +164,7 @@ class Server:
         return self._rates.pause_ms(self._sockets[listening].name, now_ms)
 
     def _turn_back(self, sock: socket.socket, host: str, delay_ms: int) -> None:
-        """Close a connection after some time: its client would come again at once."""
+        """Close a connection after a delay, as its client would connect again at once."""
         self._log_refusal(host, "the quota connection_creation_rate of its address is used up")
         if len(self._waiting_to_leave) >= _WAITING_TO_LEAVE_MAX:
             sock.close()
@@ -281,7 +281,7 @@ class Server:
         AUDIT.failed_handshake(handshake.peer_host, door.listener, why_failed(reason))
 
     def _add_stranger(self, stranger: Handshake | Connection) -> None:
-        """Wait for a peer to show who it is; of too many, the one that takes longest goes."""
+        """Wait for a peer to authenticate; if too many wait, close the one that came first."""
         self._strangers[stranger] = asyncio.get_running_loop().time()
         while len(self._strangers) > _STRANGERS_MAX:
             self._dismiss(next(iter(self._strangers)), "too many others wait as well")

@@ -1,4 +1,4 @@
-"""What one of several brokers of a machine gets from the process that starts it."""
+"""The resources that a broker of a machine gets from the process that starts it."""
 
 from __future__ import annotations
 

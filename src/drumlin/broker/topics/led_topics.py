@@ -1,7 +1,7 @@
 """The led partitions of topics, for a request that names topics by bytes.
 
-Produce and Fetch find them at each pass, right before they append or read: so a right that was
-taken meanwhile is missed there, whatever they have waited for.
+Produce and Fetch look them up in each pass, right before they append or read. So a request that has
+waited notices there that a right was revoked meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONE: Final[Mapping[int, Partition]] = MappingProxyType({})
 
 
 class Asking(Protocol):
-    """The part of a request's context that says what its principal may do."""
+    """The part of a request's context that checks the principal's rights."""
 
     @property
     def broker(self) -> BrokerData: ...
@@ -34,16 +34,16 @@ class Asking(Protocol):
 def led_topics(context: Asking, operation: Operation, *, by_id: bool) -> LedOf:
     """The lookup of a topic's led partitions, by its name or id.
 
-    It finds none of a topic on which the principal may not do `operation`, as if none were led
-    here; whoever asks why says so. What is not known from requests before is asked once, and anew
-    when an ACL has changed.
+    If the principal may not do `operation` on a topic, no partitions are found, as if this broker
+    led none; the caller then finds out the reason. A right that earlier requests have not cached
+    is checked once, and again when an ACL has changed.
     """
     registry, authorizer = context.broker.partitions, context.broker.authorizer
     led_of = registry.of_id if by_id else registry.of_name
     if authorizer is None:
         return led_of
     known = context.known_topics(operation)
-    asked: dict[str, tuple[int, bool]] = {}  # by name: the version of the ACLs, and the answer
+    asked: dict[str, tuple[int, bool]] = {}  # topic -> the version of the ACLs, and the answer
 
     def allowed(topic: bytes) -> Mapping[int, Partition]:
         found = led_of(topic)
@@ -61,7 +61,7 @@ def led_topics(context: Asking, operation: Operation, *, by_id: bool) -> LedOf:
 
 
 def led_to_followers(context: Asking, may: Callable[[], bool], *, by_id: bool) -> LedOf:
-    """Like `led_topics` for a replica, to which one right gives all topics."""
+    """Like `led_topics`, for a follower: a single right gives access to all topics."""
     registry, authorizer = context.broker.partitions, context.broker.authorizer
     led_of = registry.of_id if by_id else registry.of_name
     if authorizer is None:

@@ -119,7 +119,7 @@ class TopicVariant:
 
 
 def with_operations(version: int, piece: bytes, operations: int) -> bytes:
-    """A copy of a topic's bytes that tells the operations (8+): the last field of the topic."""
+    """A copy of a topic's bytes with the authorized operations (8+), the topic's last field."""
     no_tags = b"\0" if version >= _FLEXIBLE_FROM else b""
     end = len(piece) - len(no_tags) - _OPERATIONS.size
     return b"".join((memoryview(piece)[:end], _OPERATIONS.pack(operations), no_tags))

@@ -1,4 +1,4 @@
-"""What listeners with TLS show, and whom they trust: stores, names, suites, and replacements.
+"""TLS of listeners: keystores and truststores, principals' names, cipher suites, and renewal.
 
-Nothing here knows of logins.
+Independent of logins.
 """

@@ -1,11 +1,11 @@
-"""Cipher suites: Java's names in OpenSSL's words. Pure."""
+"""Cipher suites: Java's names translated into OpenSSL's. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-#: Of TLS 1.3; Python's `ssl` cannot choose among them, OpenSSL offers all three.
+#: The suites of TLS 1.3. Python's `ssl` cannot choose among them: OpenSSL offers all three.
 _OF_1_3: Final = (
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
@@ -19,12 +19,12 @@ _SUITE: Final = re.compile(
 def openssl_names(
     suites: tuple[str, ...], versions: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names for OpenSSL of the suites before TLS 1.3, and the versions that have a suite.
+    """OpenSSL's names of the suites older than TLS 1.3, and the versions that have a suite.
 
-    No suites: no names, which stands for OpenSSL's choice, and all versions.
+    Without suites, all versions, and no names: OpenSSL chooses.
 
     Raises:
-        ValueError: a suite is not served, or others would be offered as well.
+        ValueError: a suite is not supported, or unnamed ones would be offered as well.
     """
     if not suites:
         return (), versions

@@ -1,8 +1,8 @@
-"""`ssl.principal.mapping.rules`: names of principals, of the distinguished names of certificates.
+"""`ssl.principal.mapping.rules`: principals' names from the distinguished names of certificates.
 
-Pure. The syntax is Kafka's: rules `RULE:PATTERN/REPLACEMENT/` with L or U after it for lower or
+Pure. The syntax is Kafka's: rules `RULE:PATTERN/REPLACEMENT/`, followed by L or U for lower or
 upper case, or DEFAULT, separated by commas; the first that matches counts. Patterns are RE2's,
-which never take long; what only Java's have (looking ahead or behind, back references) is refused.
+which never take long; features that only Java has (look-around, back references) are refused.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class MappingRules:
     def __init__(self, text: str) -> None:
         """
         Raises:
-            ValueError: the text has something else than rules.
+            ValueError: the text is not a list of rules.
         """
-        self._rules: list[_Rule | None] = []  # None: the name as it is
+        self._rules: list[_Rule | None] = []  # None is DEFAULT: the name is not changed
         at = 0
         while at < len(text):
             matched = _RULE.match(text, at)
@@ -71,7 +71,7 @@ def _rule(matched: re.Match[str]) -> _Rule:
 
 
 def _mapped(rule: _Rule, name: str) -> str:
-    # As in Java, whatever the pattern finds is replaced, which may be several parts of the name.
+    # As in Java, every match of the pattern is replaced; there may be several in the name.
     mapped, end = "", 0
     for found in rule.pattern.finditer(name):
         mapped += name[end : found.start()] + _replacement(rule.replacement, found)
@@ -87,7 +87,7 @@ def _replacement(text: str, found: Any) -> str:
         if not number:
             replaced += escaped or other
             continue
-        # As many digits belong to the number as there are groups for.
+        # As in Java, take as many digits as still give the number of an existing group.
         count = next(
             (size for size in range(len(number), 0, -1) if int(number[:size]) <= groups), 0
         )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cryptography import x509
 
-#: The attributes that Java calls by name; others by number, with their DER in hexadecimal.
+#: The attributes that Java writes by name; others are written by number, their value as DER in
+#: hexadecimal.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -27,7 +28,7 @@ _SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER, the most specific part first."""
+    """The subject of a certificate (in DER), the most specific part first."""
     from cryptography import x509
 
     subject = x509.load_der_x509_certificate(certificate).subject
@@ -59,13 +60,13 @@ def _der_of(attribute: x509.NameAttribute[str | bytes]) -> bytes:
     from cryptography import x509
 
     content = x509.Name([attribute]).public_bytes()
-    for _ in range(3):  # a sequence of a set of a pair
+    for _ in range(3):  # a sequence, in it a set, in it a pair
         content = _content(content)[0]
-    return _content(content)[1]  # after the number
+    return _content(content)[1]  # the pair is the attribute's number and its value
 
 
 def _content(der: bytes) -> tuple[bytes, bytes]:
-    """The content of the first value, and what comes after it."""
+    """The content of the first value, and the bytes after the value."""
     size, start = der[1], 2
     if size > 127:
         start += size & 127

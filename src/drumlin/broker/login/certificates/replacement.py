@@ -1,8 +1,8 @@
-"""What a running broker may show in place of its certificate: Apache Kafka's rules.
+"""Checks of a certificate that replaces another in a running broker: Apache Kafka's rules.
 
-By default the name stays, and the hosts that it is for are among the new ones, so that a file
-mistaken for another does not take a listener from its clients. Between brokers, the old and the new
-must trust each other, as the brokers are not changed all at once.
+By default the new one must have the same distinguished name, and all host names of the old one, so
+that clients do not lose a listener because of a wrong file. Between brokers, the old and the new
+certificate must trust each other, as not all brokers change at once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from drumlin.peer.security.settings import SecurityOptionError
 if TYPE_CHECKING:
     from cryptography import x509
 
-#: Turns of a handshake in memory; TLS 1.2 takes the most, three.
+#: Round trips of a handshake in memory; TLS 1.2 takes the most, three.
 _TURNS_MAX: Final = 10
 
 
 class Shown(NamedTuple):
-    """What a peer sees of a certificate."""
+    """The fields of a certificate that are compared."""
 
     name: str
     #: Kind and value of each subject alternative name.
@@ -36,14 +36,14 @@ class Shown(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of TLS between brokers."""
+    """A broker's contexts for TLS between brokers: as server and as client."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
 
 
 def shown_in(pem: str) -> Shown:
-    """The certificate that OpenSSL shows of these: the first.
+    """The first certificate in the PEM: the one that OpenSSL presents.
 
     Raises:
         SecurityOptionError: it cannot be read.
@@ -75,7 +75,7 @@ def _hosts(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def check_certificate(old: Shown, new: Shown, *, name_may: bool, hosts_may: bool) -> None:
-    """Check that `new` may take the place of `old`; `name_may` and `hosts_may` change.
+    """Check that `new` may replace `old`. `name_may`, `hosts_may`: whether these may change.
 
     Raises:
         SecurityOptionError: it may not.
@@ -93,7 +93,7 @@ def check_certificate(old: Shown, new: Shown, *, name_may: bool, hosts_may: bool
 
 
 def check_trust(old: Sides, new: Sides, *, old_is_valid: bool) -> None:
-    """Check that brokers that have `new` trust each other, and those that still have `old`.
+    """Check that brokers with `new` trust each other, and brokers that still have `old`.
 
     Raises:
         SecurityOptionError: they do not.

@@ -1,6 +1,6 @@
 """TLS of a listener: the settings as Kafka names them, and OpenSSL's context for them.
 
-What cannot be kept is refused: a listener is never less safe than its settings say.
+Settings that cannot be followed are refused: a listener is never less safe than they say.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ _CLIENT_AUTH: Final = {
 }
 
 
-#: What tells whether a file is another one, or has changed; None if it is not there.
+#: Modification time, inode and size, by which a changed file is detected; None if it is missing.
 Mark = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True)
 class ServerTls:
-    """What a listener shows, whom it trusts, and how it encrypts. Holds PEM, not paths."""
+    """A listener's certificate, trusted CAs, versions and ciphers. Holds PEM, not paths."""
 
     #: Certificate, chain and key.
     shown: Secret
     key_password: Secret | None
-    #: CAs of clients; None: those that the system trusts.
+    #: The trusted CAs of clients; None: those that the system trusts.
     trusted: str | None
     client_auth: str
     versions: tuple[str, ...]
-    #: OpenSSL's names; empty: its defaults.
+    #: OpenSSL's names of ciphers; empty: its defaults.
     ciphers: tuple[str, ...]
-    #: The files that it is read from, as they were then.
+    #: The marks of the files from which this was read, at that time.
     files: Mapping[str, Mark] = field(compare=False)
 
 
 def server_tls(config: BrokerConfig, listener: str) -> ServerTls:
-    """The settings of a listener, with what is in the files that they name. Reads files.
+    """The settings of a listener, with the contents of the files that they name. Reads files.
 
     Raises:
-        ConfigError: a setting is not valid, or a file is not what it should be.
+        ConfigError: a setting or a file is not valid.
     """
     settings = _Settings(config, listener)
     versions = tuple(settings.value("ssl.enabled.protocols"))
@@ -102,7 +102,7 @@ def _mark_of(file: str) -> Mark:
 
 
 def context_of(tls: ServerTls) -> ssl.SSLContext:
-    """The context for new connections. It is never changed: other settings make another.
+    """The context for new connections. It is never changed: new settings get a new one.
 
     Raises:
         SecurityOptionError: certificate and key cannot be used.
@@ -138,7 +138,7 @@ class _Settings:
         return None if text is None else Secret(text)
 
     def refused(self, name: str, allowed: str) -> ConfigError:
-        # A value may be a secret, and is not told.
+        # The value is left out, as it may be a secret.
         return ConfigError(f"{name} of listener {self._listener}", "...", allowed)
 
     def shown(self) -> str:

@@ -1,1 +1,1 @@
-"""The server's side of SASL mechanisms: tokens in, tokens out. No I/O but where a file says so."""
+"""The server's side of SASL mechanisms: tokens in, tokens out. Most of it does no I/O."""

@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): a token that another server has made, which a validator looks at.
+"""OAUTHBEARER (RFC 7628): a login by a token from another server, which a validator checks.
 
-A token that is refused is answered by a challenge, as the RFC says; the peer answers that by one
-byte, and then the login fails with the same text.
+A token that is refused is answered with a challenge, as the RFC says; the peer answers that with
+one byte, and then the login fails with the same text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from drumlin.broker.login.mechanisms.exchange import Accepted, LoginRefused
 
 MECHANISM: Final = "OAUTHBEARER"
-#: Tokens have one to eight thousand bytes.
+#: Real tokens have one to eight thousand bytes.
 _TOKEN_BYTES_MAX: Final = 64 * 1024
 _FIRST: Final = re.compile(
     rb"n,(?:a=(?P<other>(?:[^=,\x00]|=2C|=3D)+))?,\x01"
@@ -25,17 +25,17 @@ _AUTH: Final = "auth"
 
 
 class TokenRefused(Exception):
-    """A token is not valid; the message is for logs, as it may tell what is expected."""
+    """A token is not valid; the message is for logs only, as it may reveal what is expected."""
 
 
 class Bearer(NamedTuple):
-    """What a valid token says."""
+    """The claims of a valid token."""
 
     name: str
     lifetime_ms: int
 
 
-#: Looks at a token, and raises `TokenRefused`.
+#: Validates a token; raises `TokenRefused`.
 Validate = Callable[[str], Awaitable[Bearer]]
 
 

@@ -14,7 +14,7 @@ _PARTS: Final = 3
 
 
 class PlainExchange:
-    """One login; `passwords` by the users' names."""
+    """One login; `passwords` has the users' passwords, by name."""
 
     def __init__(self, passwords: Mapping[str, Secret]) -> None:
         self._passwords = passwords

@@ -1,8 +1,8 @@
 """SCRAM (RFC 5802, RFC 7677), the server's side: messages in, messages out.
 
-A broker never sees a password, and iterates nothing: it keeps what `ScramCredential` has. Of a user
-that does not exist it asks for a proof all the same, with a salt made up of a secret and the name:
-so a peer cannot find out which users there are. Apache Kafka refuses such a user at once.
+A broker never sees a password, and hashes nothing repeatedly: it stores a `ScramCredential`. It
+asks even a user that does not exist for a proof, with a salt derived from a secret and the name, so
+that a peer cannot find out which users exist. Apache Kafka refuses such a user at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drumlin.broker.login.mechanisms.exchange import Accepted, LoginRefused, ref
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
-#: Names and nonces of honest clients are a tenth of it.
+#: Messages of honest clients have a tenth of this.
 _MESSAGE_BYTES_MAX: Final = 4096
 _NAME: Final = r"(?:[^=,\0]|=2C|=3D)+"
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -39,7 +39,7 @@ _MADE_UP: Final = secrets.token_bytes(32)
 
 @dataclass(frozen=True)
 class ScramCredential:
-    """What a broker keeps of a user's password: whoever has it could pass for the broker only."""
+    """A user's password as stored. A thief of it could imitate the broker, but not the user."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -65,7 +65,7 @@ class ScramCredential:
         """The credential in the text that Apache Kafka keeps in ZooKeeper.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a credential.
         """
         fields = dict(each.strip().split("=", 1) for each in text.split(","))
         try:
@@ -78,7 +78,7 @@ class ScramCredential:
             raise ValueError(f"a SCRAM credential without {missing}") from None
 
     def text(self) -> str:
-        """See `of_text`."""
+        """The credential as text, for `of_text`."""
         salt, stored_key, server_key = (
             base64.b64encode(each).decode()
             for each in (self.salt, self.stored_key, self.server_key)
@@ -90,16 +90,16 @@ class ScramCredential:
 
 
 class TokenLogin(NamedTuple):
-    """What a broker knows of a delegation token that logs in (KIP-48)."""
+    """The data for a login by a delegation token (KIP-48)."""
 
     credential: ScramCredential
-    #: The user's name whose token it is.
+    #: The name of the user who owns the token.
     owner: str
     lifetime_ms: int
 
 
 class Credentials(NamedTuple):
-    """Where credentials are found, by mechanism and name of the user or id of the token."""
+    """Functions that find credentials, by mechanism and the user's name or the token's id."""
 
     of_user: Callable[[str, str], ScramCredential | None]
     of_token: Callable[[str, str], TokenLogin | None]
@@ -141,8 +141,8 @@ class ScramExchange:
         found = self._token() if is_token else self._user()
         self._credential = found or self._made_up()
         nonce = matched["nonce"] + secrets.token_urlsafe(24)
-        # Before 2.6.1, librdkafka repeats its own part of it, which Apache Kafka took before 3.7.2.
-        # The proof covers what was sent, and ours with it, either way.
+        # librdkafka before 2.6.1 repeats its own part of the nonce, which Apache Kafka accepted
+        # before 3.7.2. Either way the proof covers all that was sent, our nonce included.
         self._nonces = nonce, matched["nonce"] + nonce
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={nonce},s={salt},i={self._credential.iterations}"
@@ -186,7 +186,7 @@ class ScramExchange:
 
 
 def _extensions(text: str) -> dict[str, str]:
-    """Extensions as a first message has them, each with a comma before it."""
+    """The extensions of a first message, in which each is preceded by a comma."""
     pairs = (each.partition("=") for each in text.split(",")[1:])
     return {name: value for name, _, value in pairs}
 
