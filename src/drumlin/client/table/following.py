@@ -70,7 +70,7 @@ class Following:
     """The thread of one table.
 
     `rows` are visible to the user; None before the table is loaded, and when it has ended. `find`
-    is their method: each look-up would else pay for the way to it.
+    is their method, kept here so that a look-up does not have to fetch it from `rows`.
     """
 
     def __init__(

@@ -56,8 +56,8 @@ class Rows(Protocol):
 class MemoryRows:
     """Rows in a dictionary. Iteration shows the rows as of its beginning.
 
-    Values stand in the dictionary as they are: a tuple with the partition would cost each load and
-    each look-up more than the rest.
+    The dictionary holds the bare values: a tuple with the partition would cost each load and each
+    look-up more than everything else together.
     """
 
     def __init__(self, topic: str) -> None:
