@@ -1,5 +1,5 @@
-"""The files by which clients connect as a user: their settings, with the password, for each family
-of clients.
+"""Files with the settings to connect as a user, including the password, for each family of
+clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOOTSTRAP: Final = "bootstrap.servers"
 
 @dataclass(frozen=True)
 class Connection:
-    """How a user connects. `ca`: PEM; in `folder` it is a file as well."""
+    """A user's connection settings. `ca`: PEM; in `folder` it is a file as well."""
 
     bootstrap: str
     user: str
@@ -47,7 +47,7 @@ class Connection:
         del_pem = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
         del del_pem["ssl.ca.pem"]
         write_private(folder / KCAT, "".join(f"{key}={text}\n" for key, text in del_pem.items()))
-        # The last one: where it is, the others are.
+        # Written last: if it exists, the others do.
         write_private(folder / PROPERTIES, self._properties())
         return [JSON, KCAT, PROPERTIES]
 
@@ -76,7 +76,7 @@ class Connection:
 
 
 def read_connection(folder: Path) -> Connection | None:
-    """What was written into the folder; None if it is not there, or was changed by others.
+    """The settings written into the folder; None if they are missing, or were edited.
 
     Raises:
         OSError: it cannot be read.
@@ -95,5 +95,5 @@ def read_connection(folder: Path) -> Connection | None:
 
 
 def with_address(connection: Connection, bootstrap: str, ca: str) -> Connection:
-    """The same user at another address."""
+    """The settings of the same user for another address."""
     return replace(connection, bootstrap=bootstrap, ca=ca)
