@@ -228,7 +228,7 @@ def _has_server(parts: SplitResult) -> bool:
 
 
 class _NotExpected(ValueError):
-    """The URL is of no form that a store has."""
+    """The URL does not have the form of any store."""
 
 
 def _check(is_right: object) -> None:

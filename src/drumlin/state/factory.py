@@ -135,7 +135,7 @@ def processor(
         changelog = Changelog(client, group, state)
         changelog.make(inputs, replication_factor, grows=new_partitions == "follow")
         if group_instance_id is not None:
-            # The process that had this name before may have left a transaction open.
+            # An earlier process with this name may have left a transaction open.
             with contextlib.suppress(UnknownTransaction):
                 client.abort_transaction(own_id)
         follower = None

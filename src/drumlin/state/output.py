@@ -1,8 +1,8 @@
 """The output of the user's code: single records, which are collected into tables, and tables.
 
-What is sent to a topic is written in this order. In an attempt all of it is held back. Errors after
-which the transaction can only be aborted are kept for the commit: there is nothing that the user's
-code could do about them.
+Output to a topic is written in the order of the calls. During an attempt all output is held back.
+Errors after which the transaction can only be aborted are raised by the commit: the user's code
+cannot handle them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Output:
         self.abort_reason: ClientError | None = None
         #: The writes of the current attempt; None: outside attempts.
         self._held: list[Callable[[], None]] | None = None
-        #: By topic: the last of them, if it is of records that can become more.
+        #: By topic: the last held write, if it is of single records to which more can be added.
         self._held_rows: dict[str, _Rows] = {}
 
     # -- for the user's code -------------------------------------------------------------

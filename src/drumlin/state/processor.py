@@ -297,7 +297,7 @@ class Processor:
             try:
                 batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             except OffsetOutOfRange:
-                self._topics.check()  # a topic that was made again is told as such
+                self._topics.check()  # raises a clearer error if the topic was recreated
                 raise
             if batch is not None:
                 self._idle = None

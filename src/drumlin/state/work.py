@@ -62,7 +62,7 @@ class Work:
         Args:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
-            topics: are checked by each commit.
+            topics: the topics to check at each commit.
             begin: identifies the group and each input, by topic; offsets are ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.

@@ -123,7 +123,7 @@ def added(
     prefix: str,
     own_topic: str,
 ) -> Added:
-    """The tables to be captured of those that were created."""
+    """The tables to capture among those that were created."""
     tables: list[Table] = []
     left_out = []
     number = max((each.oid for each in definition.tables), default=0)

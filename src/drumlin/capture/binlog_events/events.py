@@ -148,7 +148,7 @@ def query_of(event: Event) -> Query:
         schema = bytes(body[position : position + schema_length]).decode()
         text = body[position + schema_length + 1 :]
         found = uncompressed(text) if event.kind == QUERY_COMPRESSED else bytes(text)
-        # The status variables begin with the flags (0, four bytes) and the SQL mode (1, eight bytes).
+        # The status begins with the flags (0, four bytes) and the SQL mode (1, eight bytes).
         at = 5 if len(status) and status[0] == 0 else 0
         has_mode = len(status) >= at + 9 and status[at] == 1
         mode = int.from_bytes(status[at + 1 : at + 9], "little") if has_mode else 0

@@ -44,7 +44,7 @@ class StreamedTransactions:
 
     @property
     def is_in_block(self) -> bool:
-        """Whether the messages that come now belong to a block, whatever they are."""
+        """Whether the next messages belong to a block, whatever their kind."""
         return self._block is not None
 
     def takes(self, payload: bytes) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 #: A part of a record: text is written as UTF-8.
 Data: TypeAlias = str | bytes
-#: Where a change comes from, in the database's own terms: position, transaction, `snapshot`.
+#: The source of a change, in the database's terms: position, transaction, `snapshot`.
 Place: TypeAlias = Mapping[str, Any]
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -46,11 +46,11 @@ class Columns(NamedTuple):
 
 
 def place_of(database: str, snapshot: str, lsn: int) -> Place:
-    """Where rows come from that are read now."""
+    """The place of rows that are read from a table now."""
     now_us = time.time_ns() // 1000
     return {"db": database, "ts_us": now_us, "snapshot": snapshot, "lsn": lsn}
 
 
 def shown(data: Data) -> str:
-    """A key or a row in a message, cut short."""
+    """A key or a row for a message, truncated."""
     return (data if isinstance(data, str) else repr(data))[:200]

@@ -205,7 +205,7 @@ class RedisTarget:
         if not rows.count:
             return 0
         if into != keys:
-            # In a replacement all keys should be new, which is told faster.
+            # In a replacement all keys should be new, and a check for that alone is faster.
             (existing,) = self._redis.ask(1, begun(rows.count, "EXISTS"), rows.packed_names)
             if not existing:
                 return rows.count
