@@ -337,8 +337,8 @@ class ReadingCalls(Calls):
             buffer_bytes: the maximum of bytes fetched ahead, or a single larger record batch.
             max_wait_ms: the time that a broker may hold a fetch while there are no records.
             idle_timeout_ms: iteration ends after this time without records; None: never. The time
-                begins anew when partitions are assigned, and before the first assignment
-                `max_poll_interval_ms` are added.
+                starts again when partitions are assigned, and is longer by
+                `max_poll_interval_ms` before the first assignment.
             metadata_refresh_ms: the interval at which new topics and partitions are looked for.
             on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
                 polling thread. Other members may already read lost partitions; by default

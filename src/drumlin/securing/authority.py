@@ -140,7 +140,7 @@ def read_certificate(pem: str) -> Issued:
     """The fields of the first certificate in `pem`.
 
     Raises:
-        UnusableCertificate: there is none.
+        UnusableCertificate: `pem` has no certificate.
     """
     found = _certificate(pem)
     try:
@@ -169,7 +169,7 @@ def split_certificates(pem: str) -> list[str]:
     """The certificates in `pem`, each as PEM.
 
     Raises:
-        UnusableCertificate: there is none.
+        UnusableCertificate: `pem` has no certificate.
     """
     try:
         return [_pem_of(each) for each in x509.load_pem_x509_certificates(pem.encode())]

@@ -14,11 +14,11 @@ from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
 from drumlin.securing.private_files import write_private
 
-#: For Java's clients and Kafka's tools, Spark, and Drumlin.
+#: The file for Java's clients, Kafka's tools, Spark and Drumlin.
 PROPERTIES: Final = "client.properties"
-#: For librdkafka's clients in any language.
+#: The file for librdkafka's clients in any language.
 JSON: Final = "client.json"
-#: For kcat, whose settings are librdkafka's.
+#: The file for kcat, which has librdkafka's settings.
 KCAT: Final = "kcat.conf"
 CA: Final = "ca.pem"
 
@@ -40,7 +40,7 @@ class Connection:
         """Write the files, and return their names.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: a file cannot be written.
         """
         write_private(folder / CA, self.ca)
         write_private(folder / JSON, json.dumps(self._librdkafkas(), indent=2) + "\n")
@@ -79,7 +79,7 @@ def read_connection(folder: Path) -> Connection | None:
     """The settings written into the folder; None if they are missing, or were edited.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     try:
         properties = decode_properties((folder / PROPERTIES).read_bytes())

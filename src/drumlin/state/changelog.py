@@ -151,7 +151,7 @@ class Changelog:
         self.identify()
 
     def grow(self, count: int) -> None:
-        """Add partitions, as the input has so many now. Another process may do the same."""
+        """Add partitions up to `count`, as in the input. Another process may do the same."""
         try:
             self._client.add_partitions(self.topic, count)
         except RequestRefused:

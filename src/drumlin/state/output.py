@@ -139,16 +139,16 @@ class Output:
         return self._held is not None
 
     def hold(self) -> None:
-        """Begin an attempt: hold back what is written from now on."""
+        """Begin an attempt: hold back all output from now on."""
         self._held = []
         self._held_rows.clear()
 
     def drop_held(self) -> None:
-        """End the attempt, and forget what was held back."""
+        """End the attempt, and drop the output that was held back."""
         self._held = None
 
     def write_held(self) -> None:
-        """End the attempt, and write what was held back."""
+        """End the attempt, and write the output that was held back."""
         held, self._held = self._held or [], None
         for write in held:
             write()
@@ -163,7 +163,7 @@ class Output:
             self._unless_aborted(writer.flush)
 
     def forget(self, *, writers: bool) -> None:
-        """Forget what is not written, as the transaction has ended.
+        """Drop unwritten output, as the transaction has ended.
 
         Args:
             writers: whether the writers were those of the transaction.

@@ -350,7 +350,7 @@ class Processor:
         told: tuple[Position, ...],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> int:
-        """Where to continue a partition of an input."""
+        """The offset at which to continue a partition of an input."""
         offset = offset_to_continue_from(
             place,
             told,

@@ -100,7 +100,7 @@ class BinlogChanges:
         self._gtids = GtidPosition.parse(start.gtids if start.before is None else start.before)
         #: The position after the last complete group.
         self.position = start
-        #: Whether a captured table was altered, so that it may not be capturable any more.
+        #: Whether a captured table was altered, so that its capture may no longer be possible.
         self.is_altered = False
 
     @property

@@ -148,7 +148,7 @@ class MariadbSession:
                     return
 
     def _go_with(self, connection: pymysql.Connection[Any], output: Output) -> None:
-        # The predecessor is fenced, so position and definition cannot change any more.
+        # The predecessor is fenced, so position and definition can no longer change.
         position = outputs.read_position(self._client, self._names)
         definition = outputs.read_definition(self._client, self._names)
         if position is None or position.binlog is None or definition is None:

@@ -131,7 +131,7 @@ class _Spool:
         self._end += _SIZE_BYTES + len(payload)
 
     def cut(self, subxid: int) -> None:
-        """Remove what an aborted subtransaction has changed."""
+        """Remove the changes of an aborted subtransaction."""
         place, is_known = self._place(subxid)
         if not is_known:
             return

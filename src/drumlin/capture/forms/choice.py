@@ -1,4 +1,4 @@
-"""The forms of records that a capture can be told to write, by name."""
+"""The forms of records that a capture can write, by name."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Session:
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
         names, should_stop = self._names, self.options.should_stop
-        # The predecessor is fenced, so position and definition cannot change any more.
+        # The predecessor is fenced, so position and definition can no longer change.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None

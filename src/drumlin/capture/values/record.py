@@ -1,4 +1,4 @@
-"""A change on its way to the log: a row, its topic and key, and what was done to it. Pure."""
+"""A change to be written to the log: a row, its topic and key, and the operation. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Op(StrEnum):
-    """What was done to a row, as Debezium writes it."""
+    """The operation on a row, in Debezium's notation."""
 
     CREATE = "c"
     UPDATE = "u"
@@ -31,7 +31,7 @@ class Record(NamedTuple):
     value: Data | None
     time_ms: int | None  # of the source's commit
     op: Op = Op.CREATE
-    before: Data | None = None  # the row before, if the source tells it and the form wants it
+    before: Data | None = None  # the row before, if the source has it and the form needs it
     headers: Headers = ()
 
 

@@ -41,7 +41,7 @@ class IdleDeadline(Deadline):
         self._has_begun = False
 
     def begin(self) -> None:
-        """Begin anew: partitions were assigned."""
+        """Begin the wait again, as partitions were assigned."""
         self._has_begun = True
         self._at = self._clock() + self._timeout_ms / 1000
 

@@ -93,7 +93,7 @@ class Following:
         self._looked_s = 0.0
         self._in_vain = LoadsInVain()
         self._ends = threading.Event()
-        #: Set when the thread only has to free what it has.
+        #: Set when the thread only has to free its resources.
         self._has_ended = threading.Event()
         self.waits = Waits()
         #: A future that is done when the table is visible, or has failed.

@@ -60,7 +60,7 @@ class TableOptions:
 
 
 def _json(value: bytes) -> Any:
-    """Does what `json.loads` does, in half the time for UTF-8."""
+    """Decode JSON like `json.loads`, in half the time for UTF-8."""
     try:
         text = value.decode().strip(_JSON_SPACE)
         found, end = _scan_json(text, 0)

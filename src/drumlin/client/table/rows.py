@@ -132,7 +132,7 @@ class MemoryRows:
         return len(self._values)
 
     def close(self) -> None:
-        """Do nothing: the memory is freed when nobody reads the rows any more."""
+        """Do nothing: the memory is freed when no thread refers to the rows."""
 
     def __iter__(self) -> Iterator[Row]:
         with self._lock:

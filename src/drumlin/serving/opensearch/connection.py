@@ -59,7 +59,7 @@ class OpenSearchConnection:
         if where.scheme == "https":
             try:
                 trusted = ssl.create_default_context(cafile=ca)
-            except OSError as error:  # of SSL as well: what is in the file is no certificate
+            except OSError as error:  # includes errors of SSL: the file has no certificate
                 raise OSError(f"OpenSearch: ca={ca}: {error.strerror}") from None
             self._http = http.client.HTTPSConnection(
                 host, port, timeout=_TIMEOUT_S, context=trusted

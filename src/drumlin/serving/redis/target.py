@@ -197,7 +197,7 @@ class RedisTarget:
         self._check_ours(partition, found == b"%d" % term)
 
     def _count_new(self, keys: str, into: str, rows: _Rows) -> int:
-        """How many keys are not yet in the set `into`.
+        """The number of keys that are not yet in the set `into`.
 
         Raises:
             TargetRefused: a key belongs to another partition or program.

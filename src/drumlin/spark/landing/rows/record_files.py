@@ -101,7 +101,7 @@ class _Open:
         return {"path": self.path, **self._slot._asdict(), **offsets, **counts}
 
     def abandon(self) -> None:
-        """Close what is open, and give up the file."""
+        """Close the stream, and give up the file."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(Exception):

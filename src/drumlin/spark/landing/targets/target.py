@@ -59,7 +59,7 @@ class Position(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What a commit has added to a target, for display."""
+    """The rows and bytes that a commit has added to a target, for display."""
 
     #: Rows that were added or changed.
     rows: int
