@@ -109,7 +109,7 @@ def postgres(
             ("debezium-avro").
         registry: for Avro, the registry of the schemas: its address, or a `SchemaRegistry`.
         tombstones: whether a tombstone follows the envelope of a delete.
-        headers: whether records have headers that tell LSN, transaction and what was done.
+        headers: whether records have headers with the LSN, the transaction and the operation.
         failover: have standbys synchronize the slot, so that the capture continues at one that is
             promoted (PostgreSQL 17 or later).
         metrics_listener: HOST:PORT on which to serve metrics to Prometheus; None: do not.
@@ -331,7 +331,7 @@ def remove(
 ) -> list[str]:
     """Remove everything a capture has created, except the tables' topics.
 
-    That of a PostgreSQL must not be running; that of a MariaDB ends.
+    A capture of a PostgreSQL must not be running; a running capture of a MariaDB ends.
 
     Args:
         url, bootstrap, name, security: as in `postgres` or `mariadb`.

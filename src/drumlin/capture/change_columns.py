@@ -1,9 +1,9 @@
-"""Converts runs of the stream's messages to columns of records, without a turn for each row. Pure.
+"""Converts runs of the stream's messages to columns of records, not row by row. Pure.
 
-A row of another layout, such as one whose key has changed, is converted by `changes`, and takes its
-place among the others. A run that needs more than its own rows (large values that were not sent,
-tables that are being read), or has anything wrong in it, is left to `changes` as a whole, which
-takes the messages one by one. Needs Arrow.
+A row of another layout, such as one whose key has changed, is converted by `changes`, and put in
+its place among the others. A run that needs more than its own rows (large values that were not
+sent, tables that are being read), or contains an error, is left to `changes` as a whole, which
+converts the messages one by one. Needs Arrow.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from drumlin.capture.values.record import Columns, Headers, Op, Place, Record
 from drumlin.capture.values.row_columns import Numbers, Piece, encoded
 from drumlin.capture.values.rows import RowFormat
 
-#: Rows from this size on are taken one by one, as their size must be checked.
+#: Rows of at least this size are converted one by one, as their size must be checked.
 _LARGE_BYTES: Final = 16 << 10
 _OPS: Final = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 class Part(NamedTuple):
-    """A transaction, as far as a run has it."""
+    """The part of a transaction that is in a run."""
 
     begin: Begin | None
     has_records: bool
-    end_lsn: int | None  # None: it goes on
+    end_lsn: int | None  # None: the transaction continues in the next run
 
 
 class Taken(NamedTuple):
-    """What a run of messages has become: the records of each table, in their order."""
+    """The result of a run of messages: the records of each table, in their order."""
 
     parts: list[Part]
     columns: list[Columns]
 
 
 class ChangeColumns:
-    """Takes runs of messages in place of `Changes.take`."""
+    """Converts runs of messages, in place of `Changes.take`."""
 
     def __init__(self, changes: Changes, form: Form) -> None:
         self._changes = changes
         self._form = form
 
     def take(self, payloads: Sequence[bytes]) -> Taken | None:
-        """The records of these messages; None: nothing was done, and they must be taken singly.
+        """The records of these messages; None: nothing was done, and each must be taken by itself.
 
         Raises:
             RowsNeeded: as `Changes.take`.
@@ -63,13 +63,13 @@ class ChangeColumns:
         mark = self._changes.mark()
         try:
             return _Run(self._changes, self._form, payloads).taken()
-        except (NotAlike, ValueError, CaptureError):  # the right error is raised for the one row
+        except (NotAlike, ValueError, CaptureError):  # row by row, the right error is raised
             self._changes.go_back(mark)
             return None
 
 
 class _Piece(NamedTuple):
-    """Rows of one transaction that follow each other: where they are among the rows of the run."""
+    """Consecutive rows of one transaction: their range among the rows of the run."""
 
     first: int
     last: int
@@ -103,7 +103,7 @@ class _Run:
     def taken(self) -> Taken:
         """
         Raises:
-            NotAlike, ValueError, CaptureError: it cannot be taken together.
+            NotAlike, ValueError, CaptureError: the run cannot be converted as a whole.
         """
         self._go_through()
         if self._pieces:
@@ -170,7 +170,7 @@ class _Run:
                     self._make(oid, numbers[those], piece_of[those], are_deletes)
 
     def _make(self, oid: int, numbers: Numbers, piece_of: Numbers, are_deletes: bool) -> None:
-        """Add the records of deleted rows, or of others: those with values before tombstones."""
+        """Add the records of deleted rows, or of other rows; tombstones come after envelopes."""
         table, shape = self._plain_table(oid)
         columns = self._messages.columns(numbers, len(shape.fields))
         kinds = self._messages.kinds[numbers]
@@ -190,7 +190,7 @@ class _Run:
     def _around(
         self, table: Table, shape: RowFormat, codes: Numbers
     ) -> tuple[Piece, Piece, Sequence[Headers]]:
-        """What stands around each row, by the code of its transaction and operation."""
+        """The text before and after each row, by the code of its transaction and operation."""
         known = np.flatnonzero(np.bincount(codes)).tolist()
         found = []
         for code in known:

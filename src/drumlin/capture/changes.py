@@ -123,7 +123,7 @@ class Changes:
 
     @property
     def place(self) -> Place:
-        """Where the current transaction stands; one object for all of its changes."""
+        """The position of the current transaction; one object for all of its changes."""
         return self._place
 
     @property
@@ -139,19 +139,19 @@ class Changes:
 
     @property
     def time_ms(self) -> int:
-        """When the current transaction was committed."""
+        """The time at which the current transaction was committed."""
         return 0 if self._begin is None else self._begin.time_us // 1000
 
     def mark(self) -> Any:
-        """Where the stream stands, for `go_back`."""
+        """The present state of the conversion, for `go_back`."""
         return self._begin, self._is_past, self._place, self.end_lsn
 
     def go_back(self, mark: Any) -> None:
-        """Forget the transactions that began and ended since the mark."""
+        """Return to the mark: forget the transactions that began and ended since."""
         self._begin, self._is_past, self._place, self.end_lsn = mark
 
     def plain_table(self, oid: int) -> tuple[Table, RowFormat] | None:
-        """A table whose rows are written without regard to any other row, and their format."""
+        """A table whose rows can be written independently of other rows, and their format."""
         table, shape = self._tables.get(oid), self._formats.get(oid)
         if table is None or shape is None or self._rows.keeps(table.topic):
             return None
@@ -244,7 +244,7 @@ class Changes:
         )
 
     def renew(self) -> None:
-        """Make the formats again, as types have changed without the stream telling it."""
+        """Make the formats again, as types have changed without a message in the stream."""
         for oid, relation in self._relations.items():
             self._make_format(self._tables[oid], relation)
 

@@ -1,4 +1,4 @@
-"""Waits for one socket, of any number: `select.select` fails from descriptor 1,024 on."""
+"""Waits for a socket with `poll`, as `select.select` fails for descriptors from 1,024 on."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import socket
 
 
 def is_readable(connection: socket.socket | int, wait_s: float) -> bool:
-    """Whether there is something to read, or the end, within `wait_s`."""
+    """Whether the socket has data, or its end, within `wait_s`."""
     return any(ready(connection, wait_s, reads=True))
 
 
 def is_writable(connection: socket.socket | int, wait_s: float) -> bool:
-    """Whether there is room to write, or an error, within `wait_s`."""
+    """Whether the socket has room for data, or an error, within `wait_s`."""
     return any(ready(connection, wait_s, writes=True))
 
 
 def ready(
     connection: socket.socket | int, wait_s: float, *, reads: bool = False, writes: bool = False
 ) -> tuple[bool, bool]:
-    """Whether it can be read and written, as far as asked; at an end or an error it can be."""
+    """Whether the socket is readable and writable, if requested; at an end or an error it is."""
     waiting = select.poll()
     wanted = (select.POLLIN if reads else 0) | (select.POLLOUT if writes else 0)
     waiting.register(connection, wanted)

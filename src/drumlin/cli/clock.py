@@ -31,7 +31,7 @@ def status(data: DataDirectory, as_json: AsJson = False) -> None:
 
 @app.add(epilog=examples("drumlin clock trust --data /var/lib/drumlin"))
 def trust(data: DataDirectory, as_json: AsJson = False) -> None:
-    """Mark the wall clock as right although it has jumped: what is old by it expires now."""
+    """Accept the wall clock although it has jumped: records that are old by it expire now."""
     _show(_broker(data).post("/clock/trust", {}), as_json)
 
 

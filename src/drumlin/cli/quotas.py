@@ -1,4 +1,4 @@
-"""`drumlin quotas`: what users, clients and addresses may use, and changes of that."""
+"""`drumlin quotas`: list and change the quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 _DEFAULT_NAME: Final = "<default>"
 _COLUMNS: Final = ("user", "client_id", "ip", "key", "value")
 
-#: Names by type; None stands for the default of a type.
+#: The entity's names by type; None stands for the default of a type.
 _Entity = dict[str, str | None]
 
 app = Group(help="Show and change the quotas of users, clients and addresses.")

@@ -99,10 +99,10 @@ def server(
     precedence over the environment, the environment over the file. Without any, data go to
     /tmp/kafka-logs, and clients may connect from anywhere, to port 9092.
 
-    With --secure clients need TLS and a login, and users what ACLs allow them. The first start
-    makes a certificate authority, a certificate, and the user "admin", who may do everything; how
-    to connect as that user is in files in the data directory. `drumlin users` and `drumlin acls`
-    make others.
+    With --secure clients need TLS and a login, and ACLs decide what users may do. The first start
+    makes a certificate authority, a certificate, and the user "admin", who may do everything;
+    files in the data directory have the settings to connect as that user. `drumlin users` and
+    `drumlin acls` add other users and rights.
     """
     count = brokers or len(os.sched_getaffinity(0))
     told = ""
@@ -124,7 +124,7 @@ def server(
 
 
 def _secured(properties: dict[str, str], brokers: int) -> tuple[dict[str, str], str]:
-    """The configuration of a secured server, and what to tell about it."""
+    """The configuration of a secured server, and a text for the operator."""
     from drumlin.broker.start.startup import StartFailed
     from drumlin.securing.secured_server import secured_server
 

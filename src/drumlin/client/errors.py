@@ -75,7 +75,7 @@ class OffsetOutOfRange(ClientError, LookupError):
 class LogTruncated(OffsetOutOfRange):
     """The log lost records that this consumer has read.
 
-    Either it was truncated (unclean leader election), or the topic was deleted and made again.
+    Either it was truncated (unclean leader election), or the topic was deleted and recreated.
     `end_offset` is the end of the part that both logs share; -1 if the leader does not know it.
     """
 

@@ -30,7 +30,7 @@ class LoopThread:
         self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._is_stopping = False
-        #: What each thread waits for in `run`.
+        #: The future that each thread waits for in `run`.
         self._awaited: dict[int, Future[Any]] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
@@ -72,7 +72,7 @@ class LoopThread:
             del self._awaited[caller]
 
     def interrupt(self, caller: threading.Thread) -> None:
-        """Cancel what another thread waits for in `run`, if anything: it gets `ClosedMeanwhile`."""
+        """Cancel another thread's call of `run`, if there is one: it raises `ClosedMeanwhile`."""
         awaited = self._awaited.get(caller.ident or 0)
         if awaited is not None:
             awaited.cancel()

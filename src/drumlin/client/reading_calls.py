@@ -64,9 +64,10 @@ class ReadingCalls(Calls):
         Args:
             topic: the topic's name.
             partitions: their numbers; all by default.
-            start, end: "earliest", "latest", an offset, or an aware datetime; or a dict with one
-                of these for each partition. An `end` beyond the last record is the end of the
-                log; a time as `end` refers to records, never to transaction markers.
+            start, end: "earliest", "latest", an offset, or a time (an aware datetime, or
+                `Milliseconds`); or a dict with one of these for each partition. An `end` beyond the
+                last record is the end of the log; a time as `end` refers to records, never to
+                transaction markers.
             decode: "utf8" decodes keys and values to strings. "json" parses values, and the column
                 gets their type (a struct for objects); keys become strings. None: both are bytes.
             columns: the columns to return; None: all.
@@ -325,7 +326,7 @@ class ReadingCalls(Calls):
             dual_commit: store offsets in both, and start at the greater one.
             zookeeper: the address of ZooKeeper, as "host:port,.../chroot".
             zookeeper_config: properties of TLS and digest.
-            start: the start without a committed offset: "earliest", "latest", an aware datetime,
+            start: the start without a committed offset: "earliest", "latest", a time as in `read`,
                 or "committed": then `poll` raises `NoCommittedOffset`.
             out_of_range: the reset if the log does not have the position: "raise", "earliest" or
                 "latest".
@@ -336,8 +337,8 @@ class ReadingCalls(Calls):
             buffer_bytes: the maximum of bytes fetched ahead, or a single larger record batch.
             max_wait_ms: the time that a broker may hold a fetch while there are no records.
             idle_timeout_ms: iteration ends after this time without records; None: never. The time
-                begins anew when partitions are assigned, and before the first assignment
-                `max_poll_interval_ms` are added.
+                starts again when partitions are assigned, and is longer by
+                `max_poll_interval_ms` before the first assignment.
             metadata_refresh_ms: the interval at which new topics and partitions are looked for.
             on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
                 polling thread. Other members may already read lost partitions; by default

@@ -148,7 +148,7 @@ class StateCalls(Calls):
         *,
         allow_inexact: bool,
     ) -> tuple[StateReader, Sequence[OffsetRange]]:
-        """What reads states, and what it is to read."""
+        """The reader of states, and the ranges that it must read."""
         from drumlin.client.state.snapshots import StateReader
 
         partitions = arguments.partition_numbers(partitions)

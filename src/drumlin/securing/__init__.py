@@ -1,5 +1,5 @@
-"""A server that is secure by one word: its own certificate authority, its administrator, and the
-files by which clients connect.
+"""`--secure`: a server with its own certificate authority, an administrator, and files with the
+settings of clients.
 
-All of it lies in the first log dir, readable by the broker's user alone.
+All files are in the first log dir, and only the broker's user can read them.
 """

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own, and the certificates that it issues.
+"""A private certificate authority, and the certificates that it issues.
 
 `cryptography`, which takes a while to import, is imported only here.
 """
@@ -18,20 +18,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _AUTHORITYS_LIFE: Final = timedelta(days=3650)
-#: A broker renews its certificate at a start in the second half, so that it is good for a year.
+#: A broker renews its certificate at a start in the second half, so it is valid for another year.
 LIFE: Final = timedelta(days=825)
-#: Clocks of clients may be behind.
+#: Certificates begin earlier, as clocks of clients may be behind.
 _SKEW: Final = timedelta(days=1)
 NAME_LENGTH_MAX: Final = 64
 
 
 class UnusableCertificate(ValueError):
-    """PEM that is not what it should be; the message says what is wrong, and shows no key."""
+    """Invalid PEM; the message says what is wrong, and shows no key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a certificate says."""
+    """The fields of a certificate."""
 
     name: str
     issuer: str
@@ -41,7 +41,7 @@ class Issued:
     fingerprint: str
 
     def covers(self, hosts: Iterable[str]) -> bool:
-        """Whether clients that look for any of these hosts accept it."""
+        """Whether the certificate is valid for all of these hosts."""
         known = {_canonical(each) for each in self.hosts}
         return all(_canonical(each) in known for each in hosts)
 
@@ -50,7 +50,7 @@ class Issued:
 
 
 class Authority:
-    """An authority: whoever has it can pass for any broker at its clients."""
+    """An authority. Its key must stay secret: with it, anyone can impersonate any broker."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
@@ -58,7 +58,7 @@ class Authority:
 
     @classmethod
     def make(cls, name: str) -> Authority:
-        """A new one, with a name by which people recognize it."""
+        """A new authority, with a name by which people recognize it."""
         key = ec.generate_private_key(ec.SECP256R1())
         named = _named(name)
         now = datetime.now(UTC)
@@ -81,7 +81,7 @@ class Authority:
         """The authority with this certificate and key.
 
         Raises:
-            UnusableCertificate: there is none in it.
+            UnusableCertificate: `pem` has no certificate or no key.
         """
         certificate = _certificate(pem)
         try:
@@ -99,11 +99,11 @@ class Authority:
         return _pem_of_key(self._key) + self.certificate_pem()
 
     def certificate_pem(self) -> str:
-        """What clients trust."""
+        """The authority's certificate, which clients trust."""
         return _pem_of(self._certificate)
 
     def issue(self, name: str, hosts: Collection[str]) -> str:
-        """A new key, and a certificate for it, as PEM: for a broker, and for a client.
+        """A new key, and a certificate for it, as PEM: for a broker or a client.
 
         Raises:
             UnusableCertificate: a name cannot be written into a certificate.
@@ -132,15 +132,15 @@ class Authority:
         return _pem_of_key(key) + _pem_of(builder.sign(self._key, hashes.SHA256()))
 
     def has_issued(self, pem: str) -> bool:
-        """Whether it has signed the first certificate in `pem`."""
+        """Whether this authority has signed the first certificate in `pem`."""
         return _has_issued(self._certificate, pem)
 
 
 def read_certificate(pem: str) -> Issued:
-    """What the first certificate in `pem` says.
+    """The fields of the first certificate in `pem`.
 
     Raises:
-        UnusableCertificate: there is none.
+        UnusableCertificate: `pem` has no certificate.
     """
     found = _certificate(pem)
     try:
@@ -169,7 +169,7 @@ def split_certificates(pem: str) -> list[str]:
     """The certificates in `pem`, each as PEM.
 
     Raises:
-        UnusableCertificate: there is none.
+        UnusableCertificate: `pem` has no certificate.
     """
     try:
         return [_pem_of(each) for each in x509.load_pem_x509_certificates(pem.encode())]

@@ -1,5 +1,5 @@
-"""The files by which clients connect as a user: their settings, with the password, for each family
-of clients.
+"""Files with the settings to connect as a user, including the password, for each family of
+clients.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from drumlin.peer.security.jaas import parse_jaas
 from drumlin.peer.security.secret import Secret
 from drumlin.securing.private_files import write_private
 
-#: For Java's clients and Kafka's tools, Spark, and Drumlin.
+#: The file for Java's clients, Kafka's tools, Spark and Drumlin.
 PROPERTIES: Final = "client.properties"
-#: For librdkafka's clients in any language.
+#: The file for librdkafka's clients in any language.
 JSON: Final = "client.json"
-#: For kcat, whose settings are librdkafka's.
+#: The file for kcat, which has librdkafka's settings.
 KCAT: Final = "kcat.conf"
 CA: Final = "ca.pem"
 
@@ -30,7 +30,7 @@ _BOOTSTRAP: Final = "bootstrap.servers"
 
 @dataclass(frozen=True)
 class Connection:
-    """How a user connects. `ca`: PEM; in `folder` it is a file as well."""
+    """A user's connection settings. `ca`: PEM; in `folder` it is a file as well."""
 
     bootstrap: str
     user: str
@@ -41,7 +41,7 @@ class Connection:
         """Write the files, and return their names.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: a file cannot be written.
         """
         write_private(folder / CA, self.ca)
         texts = self.texts(folder / PROPERTIES)
@@ -85,10 +85,10 @@ class Connection:
 
 
 def read_connection(folder: Path) -> Connection | None:
-    """What was written into the folder; None if it is not there, or was changed by others.
+    """The settings written into the folder; None if they are missing, or were edited.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: a file cannot be read.
     """
     return connection_in(folder / PROPERTIES)
 
@@ -113,5 +113,5 @@ def connection_in(path: Path) -> Connection | None:
 
 
 def with_address(connection: Connection, bootstrap: str, ca: str) -> Connection:
-    """The same user at another address."""
+    """The settings of the same user for another address."""
     return replace(connection, bootstrap=bootstrap, ca=ca)

@@ -1,6 +1,6 @@
 """The authority in a folder, and the certificates of brokers that it has issued.
 
-A folder is that of a server, or that of a cluster, whose brokers have folders below it.
+The folder belongs to a server, or to a cluster, whose brokers have folders below it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from drumlin.securing.private_files import write_private
 
 _log = logging.getLogger(__name__)
 
-#: Key and certificate of the authority. A start does not need it, as long as the brokers'
-#: certificates are good.
+#: Key and certificate of the authority. A start does not need it while the brokers' certificates
+#: are valid.
 AUTHORITY: Final = "authority.pem"
 #: Key and certificate of a broker.
 BROKER: Final = "broker.pem"
@@ -35,11 +35,11 @@ _OF_A_CLUSTER: Final = f"broker-*/{BROKER}"
 
 
 def certify(folder: Path, brokers: Mapping[Path, Sequence[str]]) -> None:
-    """Make the authority and the brokers' certificates, or new ones in place of those that will
-    not do. `brokers`: the hosts that clients hear of, by the file of the certificate.
+    """Make the authority and the brokers' certificates; replace certificates past half of their
+    life, or without a host. `brokers`: the advertised hosts, by the file of the certificate.
 
     Raises:
-        ConfigError: what is there cannot be used, or the authority is not there to issue another.
+        ConfigError: a file cannot be used, or there is no authority to issue a certificate.
         OSError: the files cannot be read or written.
     """
     if not (folder / AUTHORITY).exists() and not any(each.exists() for each in brokers):
@@ -60,15 +60,15 @@ def certify(folder: Path, brokers: Mapping[Path, Sequence[str]]) -> None:
 
 
 def new_authority() -> Authority:
-    """One with a name that no other has."""
+    """A new authority with a unique name."""
     return Authority.make(f"Drumlin {socket.gethostname()[:40]} {secrets.token_hex(4)}")
 
 
 def read_authority(folder: Path, name: str = AUTHORITY) -> Authority | None:
-    """The authority in a folder; None if there is none, as it is kept elsewhere.
+    """The authority in a folder; None if there is none, for example as it is kept elsewhere.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the file cannot be used.
     """
     path = folder / name
     try:
@@ -87,7 +87,7 @@ def issue_broker(path: Path, authority: Authority, hosts: Iterable[str]) -> None
 
 
 def brokers_in(folder: Path) -> list[Path]:
-    """The files of brokers' certificates: of a server one, of a cluster several."""
+    """The files of the brokers' certificates: one for a server, several for a cluster."""
     own = folder / BROKER
     return [own] if own.exists() else sorted(folder.glob(_OF_A_CLUSTER))
 
@@ -98,7 +98,7 @@ def _why_renew(path: Path, authority: Authority | None, hosts: Sequence[str]) ->
     except FileNotFoundError:
         return "is missing"
     if authority is not None and not authority.has_issued(pem):
-        return None  # the operator's own
+        return None  # the operator has replaced it
     try:
         issued = read_certificate(pem)
     except UnusableCertificate as error:

@@ -1,4 +1,4 @@
-"""The names and addresses of this machine, by which clients may look for it."""
+"""The names and addresses of this machine, under which clients may connect to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IPV6_ADDRESSES: Final = Path("/proc/net/if_inet6")
 
 
 def hosts_of_machine() -> list[str]:
-    """Names first, without doubles. May wait for a name server."""
+    """The names and then the addresses, without duplicates. May wait for a name server."""
     names = ["localhost", socket.gethostname(), socket.getfqdn()]
     addresses = ["127.0.0.1", "::1", *_ipv4_addresses(), *_ipv6_addresses()]
     return list(dict.fromkeys(each for each in (*names, *addresses) if each))

@@ -21,7 +21,7 @@ def write_private(path: Path, content: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()  # of a crash; its mode is unknown
+        temporary.unlink()  # left by a crash; its mode is unknown
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, 0o600)
@@ -46,11 +46,11 @@ def put_in_place(temporary: Path, path: Path) -> None:
 
 
 def make_private_folder(path: Path, *, key: str) -> None:
-    """Make a folder that only its owner can look into; of one that exists, check the owner.
+    """Make a folder that only its owner can read; check the owner of an existing one.
 
     Raises:
-        ConfigError: it belongs to somebody else, or somebody else may write into it. `key` is the
-            configuration that names it.
+        ConfigError: it belongs to another user, or others may write into it. `key` is the
+            configuration key that names it.
         OSError: it cannot be made.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,16 +66,16 @@ def hide(path: Path) -> None:
     """Make a file unreadable for others, if it exists.
 
     Raises:
-        OSError: it belongs to somebody else.
+        OSError: it belongs to another user.
     """
     with contextlib.suppress(FileNotFoundError):
         path.chmod(0o600)
 
 
 def is_seen_by_others(path: Path) -> bool:
-    """Whether others may read a file, or write it.
+    """Whether other users may read or write a file.
 
     Raises:
-        OSError: there is none.
+        OSError: the file does not exist.
     """
     return bool(path.stat().st_mode & _OTHERS)

@@ -1,11 +1,11 @@
-"""An authority exchanged for another, in three steps: clients and brokers take what is new between
-them, and at no time meet a certificate that they do not trust.
+"""Replaces an authority by a new one in three steps. Clients and brokers get the new files between
+the steps, so that they never see a certificate that they do not trust.
 
-1. `trust`: another authority is made, and trusted beside the present one.
-2. `issue`: it takes the place of the present one, and brokers get certificates of it.
-3. `drop`: the former one is trusted no more.
+1. `trust`: a new authority is made, and trusted in addition to the present one.
+2. `issue`: it replaces the present one, and issues new certificates for the brokers.
+3. `drop`: the old one is no longer trusted.
 
-A step that was cut short is done again.
+A step that was interrupted can be repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drumlin.securing.issuing import (
 )
 from drumlin.securing.private_files import write_private
 
-#: Key and certificate of the authority that is to take the place of the present one.
+#: Key and certificate of the authority that will replace the present one.
 NEXT: Final = "authority-next.pem"
 
 
@@ -34,15 +34,15 @@ _ANSWER_TIMEOUT_S: Final = 5.0
 
 
 class RotationRefused(Exception):
-    """A step is not the next one; the message says why."""
+    """A step cannot be taken now; the message says why."""
 
 
 def trust(folder: Path) -> list[str]:
-    """Make another authority, and trust it as well; returns the files that have changed.
+    """Make a new authority, and trust it as well; returns the changed files.
 
     Raises:
-        RotationRefused: an earlier exchange has not come to its end, or the certificates are of
-            somebody else.
+        RotationRefused: an earlier rotation is not complete, or another authority has issued the
+            certificates.
         ConfigError, OSError: a file cannot be used.
     """
     trusted = split_certificates((folder / CA).read_text())
@@ -57,11 +57,11 @@ def trust(folder: Path) -> list[str]:
 
 
 def issue(folder: Path) -> list[str]:
-    """Have brokers show certificates of the other authority, which is the only one from then on;
-    returns the files that have changed.
+    """Replace the brokers' certificates by ones of the new authority, and delete the old
+    authority's key; returns the changed files.
 
     Raises:
-        RotationRefused: the other authority is not trusted yet.
+        RotationRefused: the new authority is not trusted yet.
         ConfigError, OSError: a file cannot be used.
     """
     made = read_authority(folder, NEXT)
@@ -79,10 +79,10 @@ def issue(folder: Path) -> list[str]:
 
 
 def drop(folder: Path) -> list[str]:
-    """Trust the former authority no more; returns the files that have changed.
+    """Stop trusting the old authority; returns the changed files.
 
     Raises:
-        RotationRefused: a broker shows a certificate of it.
+        RotationRefused: a broker still uses a certificate of the old authority.
         ConfigError, OSError: a file cannot be used.
     """
     if (folder / NEXT).exists():
@@ -107,7 +107,7 @@ def _check_brokers(folder: Path, trusted: Sequence[str]) -> list[Path]:
     """The files of the brokers' certificates.
 
     Raises:
-        RotationRefused: there are none, or one is of nobody whom clients trust.
+        RotationRefused: there are none, or clients do not trust the issuer of one.
     """
     brokers = brokers_in(folder)
     if not brokers:
@@ -119,7 +119,7 @@ def _check_brokers(folder: Path, trusted: Sequence[str]) -> list[Path]:
 
 
 def _shown_at(address: str) -> str | None:
-    """The certificate that a broker shows; None if it does not run."""
+    """The certificate that a running broker presents; None if it does not run."""
     host, _, port = address.rpartition(":")
     try:
         return ssl.get_server_certificate((host.strip("[]"), int(port)), timeout=_ANSWER_TIMEOUT_S)

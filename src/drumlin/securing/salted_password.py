@@ -1,4 +1,4 @@
-"""What a broker is told of a new password."""
+"""The salted hash of a new password, which is all that a broker gets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from drumlin.broker.login.mechanisms.scram import HASHES
 from drumlin.peer.security.secret import Secret
 
-#: Twice Kafka's least. A client computes them at each login.
+#: The number of iterations: twice Kafka's minimum. A client computes them at each login.
 _ITERATIONS: Final = 8192
 _SALT_BYTES: Final = 24
 
 
 class SaltedPassword(NamedTuple):
-    """The result of many hashes, from which the password can only be guessed."""
+    """The salted and iterated hash of a password, which does not reveal the password."""
 
     salt: bytes
     salted: bytes
@@ -23,7 +23,7 @@ class SaltedPassword(NamedTuple):
 
 
 def salted_password(mechanism: str, password: Secret) -> SaltedPassword:
-    """A password with a new salt, for one mechanism. Takes a while."""
+    """Hash a password with a new salt, for one mechanism. Slow by design."""
     salt = secrets.token_bytes(_SALT_BYTES)
     content = password.reveal().encode()
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], content, salt, _ITERATIONS)

@@ -1,8 +1,8 @@
-"""`drumlin cluster up --secure`: what it needs is made at the first start, and used by later ones.
+"""`drumlin cluster up --secure`: makes all files at the first start; later starts use them.
 
-One authority for all, a certificate for each broker, and an administrator. The brokers are a user,
-who gets another password at each start of the cluster, and is the only one who may write in
-ZooKeeper. Of a crash at any point the next start makes a whole.
+There is one authority for all, a certificate for each broker, and an administrator. All brokers log
+in as one user, which gets a new password at each start of the cluster, and is the only one that may
+write to ZooKeeper. After a crash at any point, the next start completes what is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from drumlin.securing.secured_server import (
 )
 from drumlin.securing.users_in_zookeeper import as_brokers, put_administrator, put_user
 
-#: The brokers' configuration, with their secrets. A cluster that has it is a secured one.
+#: The brokers' configuration, with their secrets. A cluster with this file is secured.
 SETTINGS: Final = "secured.properties"
 
 _BROKERS: Final = "drumlin-brokers"
@@ -38,7 +38,7 @@ _MECHANISM: Final = "SCRAM-SHA-512"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _DIGEST: Final = "drumlin.zookeeper.digest"
 _SUPER_USERS: Final = "super.users"
-#: What would make it less safe, besides the keys that a server refuses.
+#: Keys that would make it less secure, in addition to those that a secured server refuses.
 _TAKEN: Final = (
     *(each for each in TAKEN if each != "zookeeper.connect"),
     _DIGEST,
@@ -60,12 +60,12 @@ class PlacedBroker(NamedTuple):
 
 
 def is_secured(folder: Path) -> bool:
-    """Whether a cluster was secured once: it is not opened by mistake."""
+    """Whether a cluster was secured before: it must not be started unsecured by mistake."""
     return (folder / SETTINGS).exists()
 
 
 class SecuredCluster:
-    """A cluster that is secured in its folder, before any of its processes runs."""
+    """The security of one cluster, prepared in its folder before any of its processes runs."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class SecuredCluster:
     def prepare(
         cls, folder: Path, brokers: Sequence[PlacedBroker], given: Mapping[str, str]
     ) -> SecuredCluster:
-        """Make what is missing in the cluster's folder. All files that this process and its
-        children make from now on are for their owner alone. `given`: what is set for all brokers.
+        """Make the missing files in the cluster's folder. All files that this process and its
+        children make from now on are private. `given`: the settings for all brokers.
 
         Raises:
-            ConfigError: what is given contradicts it, or what is there cannot be used.
+            ConfigError: a setting contradicts the security, or an existing file cannot be used.
             OSError: the files cannot be written.
         """
         from_environment, _ = read_environment(os.environ)
@@ -117,14 +117,14 @@ class SecuredCluster:
 
     @property
     def settings(self) -> Path:
-        """The configuration that all brokers share: a file, as it has secrets."""
+        """The file with the configuration that all brokers share, and with secrets."""
         return self._folder / SETTINGS
 
     def of_broker(self, broker: PlacedBroker, given: Mapping[str, str]) -> dict[str, str]:
-        """What is set for one broker beyond that."""
+        """The additional settings of one broker."""
         return {
             **given,
-            _SUPER_USERS: self._super_users,  # more than what the environment says
+            _SUPER_USERS: self._super_users,  # takes precedence over the environment
             "listeners": f"{PROTOCOL}://{broker.address}",
             "ssl.keystore.location": str(broker.certificate),
         }
@@ -140,7 +140,7 @@ class SecuredCluster:
             put_administrator(session, ADMIN, self.administrators_password)
 
     def administrators_password(self) -> Secret:
-        """In its files before anybody knows the user."""
+        """The administrator's password, stored in its files before the user is created."""
         known = read_connection(self._folder)
         if known is None or known.user != ADMIN:
             password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
@@ -150,7 +150,7 @@ class SecuredCluster:
         return known.password
 
     def how_to_connect(self) -> str:
-        """What to tell the operator; empty if the administrator's files are gone."""
+        """Instructions for the operator; empty if the administrator's files are gone."""
         has_files = read_connection(self._folder) is not None
         return how_to_connect(self._folder) if has_files else ""
 

@@ -1,7 +1,8 @@
-"""`drumlin server --secure`: what it needs is made at the first start, and used by later ones.
+"""`drumlin server --secure`: makes all files at the first start; later starts use them.
 
-Of a crash at any point the next start makes a whole: the administrator's password is in its file
-before the metadata know the user, and the metadata note together with the user that there is one.
+After a crash at any point, the next start completes what is missing: the administrator's password
+is in its file before the user is created, and one commit to the metadata creates the user and
+notes that this was done.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ PROTOCOL: Final = "SASL_SSL"
 
 ADMIN: Final = "admin"
 PASSWORD_BYTES: Final = 24
-#: Key in the metadata: the administrator was made.
+#: The key in the metadata which notes that the administrator was created.
 _HAS_ADMIN: Final = "administrator_made"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-#: What --secure sets, or would make less safe; the keys of one listener may be set.
+#: Keys that --secure sets, and keys that would make it less secure; those of a single listener
+#: may be set.
 TAKEN: Final = (
     "authorizer.class.name",
     "inter.broker.listener.name",
@@ -59,18 +61,18 @@ TAKEN: Final = (
 
 @dataclass(frozen=True)
 class SecuredServer:
-    """A server's configuration, and what to tell the operator once it is ready."""
+    """A server's configuration, and a text for the operator once it is ready."""
 
     properties: Mapping[str, str]
     told: str
 
 
 def secured_server(properties: Mapping[str, str], brokers: int) -> SecuredServer:
-    """Make what is missing in the first log dir. Blocks; all files that this process and its
-    children make from now on are for their owner alone.
+    """Make the missing files in the first log dir. Blocks; all files that this process and its
+    children make from now on are private.
 
     Raises:
-        ConfigError: the configuration contradicts it.
+        ConfigError: the configuration contradicts --secure.
         StartFailed: another broker runs, or the metadata cannot be used.
         OSError: the files cannot be written.
     """
@@ -99,7 +101,7 @@ def _why_not(key: str) -> str:
 
 
 def _plain(properties: Mapping[str, str]) -> dict[str, str]:
-    """What says where the data are, without what needs the rest to be valid."""
+    """The properties that locate the data, without those that depend on the others."""
     return {name: properties[name] for name in ("log.dir", "log.dirs") if name in properties}
 
 
@@ -135,9 +137,9 @@ def _check_listeners(given: Mapping[str, str]) -> None:
 
 
 def _logins(config: BrokerConfig) -> dict[str, str]:
-    """A login at other brokers, which a broker has to have, and by which nobody lets it in.
+    """A login for other brokers, which the configuration requires, but no broker accepts.
 
-    Those of one machine know each other by a secret of their own, and there are no others.
+    The only brokers are those of one machine, which authenticate each other by another secret.
     """
     login = f'{_MODULE} required username="nobody" password="{secrets.token_urlsafe()}";'
     listeners = (each.name.lower() for each in config.listeners)
@@ -148,7 +150,7 @@ def _logins(config: BrokerConfig) -> dict[str, str]:
 
 
 def hosts_told(config: BrokerConfig) -> list[str]:
-    """The hosts of this broker that clients hear of, and those that it listens on."""
+    """The hosts that this broker advertises to clients, and those that it listens on."""
     told = [_host(each) for each in config.advertised_listeners]
     own = [each.host for each in config.listeners if each.host not in ("", "::", "0.0.0.0")]  # noqa: S104
     return [each for each in dict.fromkeys([*told, *own]) if can_be_in_a_certificate(each)]
@@ -162,9 +164,9 @@ def _host(listener: Listener) -> str:
 
 
 def _administrator(folder: Path, config: BrokerConfig) -> Connection | None:
-    """Make the administrator, and keep the files by which it connects true.
+    """Make the administrator, and keep its connection files up to date.
 
-    None if the files are not there any more, or have been changed.
+    None if the files no longer exist, or were edited.
     """
     bootstrap = _bootstrap(config)
     ca = (folder / client_files.CA).read_text()

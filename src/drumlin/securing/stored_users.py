@@ -1,6 +1,6 @@
 """Users in the metadata of a broker that does not run: before its first start, or between two.
 
-Each change is one commit, made while the log dirs are locked, so that no broker runs on them.
+Each change is one commit, made while the log dirs are locked, so no broker runs on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from drumlin.securing.salted_password import salted_password
 
 @contextmanager
 def stopped_metadata(config: BrokerConfig) -> Iterator[Database]:
-    """The metadata of the broker with this configuration; made if there are none yet. Blocks.
+    """The metadata of the broker with this configuration, created if missing. Blocks.
 
     Raises:
         StartFailed: a broker runs, or the metadata cannot be used.
@@ -39,7 +39,7 @@ def stopped_metadata(config: BrokerConfig) -> Iterator[Database]:
             raise StartFailed(str(error)) from None
         file = Path(log_dirs[0], FILE_NAME)
         for suffix in ("", "-wal", "-shm"):
-            hide(file.with_name(file.name + suffix))  # credentials are in it
+            hide(file.with_name(file.name + suffix))  # it has credentials
         with closing(Database(file)) as opened:
             yield opened
 
@@ -63,13 +63,13 @@ def users_in(opened: Database) -> dict[str, dict[str, int]]:
 def put_user(
     name: str, password: Secret, mechanisms: Collection[str] = (*HASHES,)
 ) -> list[Statement]:
-    """Statements that give a user this password, which nobody can read from them."""
+    """Statements that set a user's password; they do not reveal it."""
     made = credentials(password, mechanisms)
     return [put_config(user(name), mechanism, text) for mechanism, text in made.items()]
 
 
 def credentials(password: Secret, mechanisms: Collection[str] = (*HASHES,)) -> dict[str, str]:
-    """What is kept of a password, by the mechanism. Takes a while."""
+    """The stored credentials of a password, by mechanism. Slow by design."""
     return {each: _credential(each, password) for each in mechanisms}
 
 

@@ -1,6 +1,6 @@
-"""Users of a cluster in ZooKeeper that no broker runs in: made before the first one starts.
+"""Users of a cluster on ZooKeeper, created before the first broker starts.
 
-Also closes what others could change there, as the brokers must be the only ones. Blocking.
+Also restricts the nodes there, so that only the brokers may change them. Blocking.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _TIMEOUT_MS: Final = 30_000
 
 @contextmanager
 def as_brokers(hosts: str, digest: Secret) -> Iterator[Session]:
-    """A session of the brokers' user, for whom everything there is closed.
+    """A session of the brokers' user, to whom all nodes are restricted.
 
     Raises:
-        ZooKeeperFailure: it is not there, or belongs to other brokers.
+        ZooKeeperFailure: ZooKeeper cannot be reached, or belongs to other brokers.
     """
     access = ZooKeeperAccess(digest.reveal(), sets_acl=True)
     client = connect(
@@ -46,7 +46,7 @@ def as_brokers(hosts: str, digest: Secret) -> Iterator[Session]:
 
 
 def put_user(session: Session, name: str, password: Secret) -> None:
-    """Give a user this password."""
+    """Set a user's password."""
     session.commit([*_put(session, name, password)])
 
 

@@ -1,6 +1,6 @@
-"""The local folder that `parquet:…` names, for tables that are kept and for lakes that are landed.
+"""The local folder that a URL `parquet:…` names, for materialized tables and for landed lakes.
 
-As in a file URL: `parquet:FOLDER` is relative, `parquet:/FOLDER` and `parquet:///FOLDER` are
+As in file URLs, `parquet:FOLDER` is relative, `parquet:/FOLDER` and `parquet:///FOLDER` are
 absolute, and %3F stands for a question mark.
 """
 
@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 
 def folder_of(parts: SplitResult) -> Path | None:
-    """None: the URL names a host, another scheme, or nothing."""
+    """The folder; None if the URL names a host, another scheme, or nothing."""
     path = re.sub("^/+", "/", unquote(parts.path))
     if parts.netloc or not path or "\0" in path or urlsplit(parts.path).scheme:
         return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from drumlin.client.client import Client
 
-#: Positions are asked for in pieces of at least so many, up to the first piece without any.
+#: Positions are requested for at least this many partitions at a time, until none has any.
 _PARTITIONS_AT_A_TIME: Final = 16
 
 
@@ -106,10 +106,10 @@ class KeptTopic:
         owned.position = position
 
     def _forget_former(self, but: int) -> None:
-        """Delete the rows that another topic of this name had in partitions other than `but`.
+        """Delete the rows of an earlier topic of this name in partitions other than `but`.
 
-        Their keys may be in different partitions of this topic, and partitions may be gone. What is
-        left is the state of this topic at its first offset.
+        Their keys may be in other partitions of this topic, and some partitions may no longer
+        exist. The partitions then have the state of this topic at its first offset: no rows.
         """
         begin, size = 0, max(self._partition_count, _PARTITIONS_AT_A_TIME)
         while found := self.target.positions(range(begin, begin + size)):

@@ -133,8 +133,8 @@ class Materializing:
         has_joined = False
         with self._consumer:
             while not stop.is_set():
-                # What is assigned by now is claimed in this step: a store that is kept otherwise
-                # is refused, even if it is at the end.
+                # Assigned partitions are claimed in this step: a store that belongs to another
+                # group is refused, even if it has all records.
                 has_joined = has_joined or self._consumer.has_assignment
                 self._step()
                 self._tell()
@@ -169,7 +169,7 @@ class Materializing:
         return found
 
     def _check_may_go(self, error: ClientError) -> None:
-        """Raise the error if a topic that was named was deleted. A pattern's topic may be."""
+        """Raise the error if a topic given by name was deleted. A pattern's topic may be."""
         if isinstance(error, UnknownTopic) and self._subscription.pattern is None:
             raise error
 
@@ -196,7 +196,7 @@ class Materializing:
             self._apply(batch)
         elif batch is None:
             self._pass_over()
-        # With nothing more to read, whoever waits for the end waits for this.
+        # Flush sooner if nothing is left to read: a caller may be waiting for the end.
         for each in self._flush(self._owned, now=batch is None and self._is_until_end):
             self._claim_later(each)
 
@@ -214,9 +214,9 @@ class Materializing:
             self._records += batch.num_rows
 
     def _pass_over(self) -> None:
-        """Move positions on where a log goes on without records, as after an aborted transaction.
+        """Advance positions past offsets without records, as after an aborted transaction.
 
-        Nothing else would: the store would never be at the end of such a log.
+        Otherwise the store would never reach the end of such a log.
         """
         for place, at in self._consumer.positions().items():
             owned = self._owned.get(place)
@@ -240,7 +240,7 @@ class Materializing:
         return True
 
     def _flush(self, places: Iterable[TopicPartition], *, now: bool) -> list[TopicPartition]:
-        """Store what targets have only collected; returns places that others have claimed."""
+        """Flush targets that collect writes; returns the partitions claimed by other processes."""
         fenced = []
         for each in places:
             owned, topic = self._owned.get(each), self._topics.get(each.topic)

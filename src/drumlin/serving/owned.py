@@ -22,7 +22,7 @@ class Owned:
     position: Position | None
     #: An end offset that the store has not reached yet, and the time of the request for it.
     asked: tuple[Moment, int] | None = None
-    #: When the position was last written.
+    #: The time at which the position was last written.
     written_s: float = 0.0
     in_vain: LoadsInVain = field(default_factory=LoadsInVain)
 

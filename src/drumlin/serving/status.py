@@ -1,4 +1,4 @@
-"""How far a store lags behind its topics. Read-only: claims and creates nothing."""
+"""The lag of a store behind its topics. Read-only: claims and creates nothing."""
 
 from __future__ import annotations
 

@@ -31,20 +31,20 @@ class TargetRefused(ClientError):
 
 
 def check_kept(where: str, found: str, kept: str) -> None:
-    """Compare what a table is, as the store says, with what this process keeps there.
+    """Compare the store's description of a table with this process's topic, group and format.
 
     Raises:
-        TargetRefused: it is another topic, of another group or in another format.
+        TargetRefused: the table has another topic, group or format.
     """
     if found != kept:
         raise TargetRefused(f"{where} has {found}, not {kept}")
 
 
 def check_owner(where: str, found: str, kept: str) -> None:
-    """Check topic and group only: who just looks need not name the format.
+    """Check topic and group only: a status command need not name the format.
 
     Raises:
-        TargetRefused: it is another topic, or of another group.
+        TargetRefused: the table has another topic or group.
     """
     if not found.startswith(f"{kept}{FORMAT}"):
         check_kept(where, found, kept)
@@ -125,10 +125,10 @@ class Target(Protocol):
 
 @runtime_checkable
 class Collecting(Protocol):
-    """A target that does not store each `apply` at once. What is not stored is read again."""
+    """A target that collects the changes of `apply`. After a crash they are read again."""
 
     def flush(self, partition: int, term: int, *, now: bool) -> None:
-        """Store what was applied: at once, or if it is time.
+        """Store the collected changes: at once, or with `now` False only if it is time.
 
         Raises:
             Fenced: the partition was claimed again.

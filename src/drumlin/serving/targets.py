@@ -77,7 +77,7 @@ def without_password(url: str) -> str:
 
 
 def open_store(url: str, group: str, decode: str | None, *, only_looks: bool = False) -> Store:
-    """The store that a URL names. With `only_looks` targets only read positions, create nothing.
+    """The store that a URL names. With `only_looks`, targets only read positions.
 
     Raises:
         ValueError: the URL names no store, or has an unknown option.
@@ -220,7 +220,7 @@ def _parquet(
 
 
 def _has_server(parts: SplitResult) -> bool:
-    """Whether there is a host, and a port that one can have."""
+    """Whether the URL has a host and a valid port."""
     try:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
@@ -228,7 +228,7 @@ def _has_server(parts: SplitResult) -> bool:
 
 
 class _NotExpected(ValueError):
-    """The URL is of no form that a store has."""
+    """The URL does not have the form of any store."""
 
 
 def _check(is_right: object) -> None:

@@ -104,7 +104,7 @@ class Changelog:
         self._group = group
         self.topic = changelog_name(group, state)
         self.topic_id = ""
-        #: When delete.retention.ms was last fetched (monotonic seconds), and its value.
+        #: The time (monotonic seconds) of the last fetch of delete.retention.ms, and its value.
         self._tombstones_kept: tuple[float | None, int] = None, 0
         self._state = state
 
@@ -151,7 +151,7 @@ class Changelog:
         self.identify()
 
     def grow(self, count: int) -> None:
-        """Add partitions, as the input has so many now. Another process may do the same."""
+        """Add partitions up to `count`, as in the input. Another process may do the same."""
         try:
             self._client.add_partitions(self.topic, count)
         except RequestRefused:
@@ -222,18 +222,18 @@ class Changelog:
                 self._client.abort_transaction(listed.transactional_id)
 
     def fence_gone_owners(self) -> None:
-        """Abort the open transactions of owners that are no members of the group any more.
+        """Abort the open transactions of owners that are no longer members of the group.
 
-        They may have written output and nothing to a changelog. They cannot commit; but until they
-        are aborted, readers of the output get nothing that is behind them. Without permission their
-        timeout does it.
+        They may have written output, but nothing to a changelog. They cannot commit; but until they
+        are aborted, readers of the output get nothing after them. Without permission to abort
+        them, their timeout ends them.
         """
         with contextlib.suppress(ClientError):
             found = self._client.list_transactions(states=["Ongoing"])
             open_ones = {each.transactional_id for each in found}
             own = {each for each in open_ones if is_owner_id(each, self._group, self._state)}
             if own:
-                # Asked afterwards: whoever began a transaction is a member, or gone.
+                # Fetched after the transactions: a producer that is not a member now is gone.
                 members = self._client.describe_group(self._group).members
                 for each in own - {member.client_id for member in members}:
                     self._client.abort_transaction(each)
@@ -351,7 +351,7 @@ class Changelog:
                 position = rows.pop(POSITION_KEY)
                 last = _offset_of(POSITION_KEY, batch), digest(POSITION_KEY, position)
             store.apply(rows, None)
-        if last[0] >= end.offset:  # a later one, so the record before `end` is not known
+        if last[0] >= end.offset:  # the log has grown: the record before `end` is unknown
             last = -1, b""
         made = Checkpoint(self.topic_id, end.offset, end.at_ms, position, *last, end.leader_epoch)
         store.apply({}, made)
@@ -388,9 +388,9 @@ class Changelog:
     def _is_of_same_log(self, partition: int, at: Checkpoint, first: pa.RecordBatch | None) -> bool:
         """Whether the log still has everything that the store has.
 
-        It has if it has the store's last record. If the cleaner has removed that one, the log must
-        have all of the leader epoch in which the store was written: an unclean election cuts a log
-        at the end of an earlier epoch, or within this one.
+        That is so if it has the store's last record. If the cleaner has removed that record, the
+        log must have the whole leader epoch in which the store was written: an unclean election
+        truncates a log at the end of an earlier epoch, or within this one.
 
         Args:
             partition: the partition of the changelog.

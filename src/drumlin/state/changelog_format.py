@@ -72,7 +72,7 @@ def owner_id(group: str, state: str, group_instance_id: str | None) -> str:
 
 
 def is_owner_id(transactional_id: str, group: str, state: str) -> bool:
-    """Whether it is an `owner_id` of this state, and not of one whose name begins so."""
+    """Whether it is an `owner_id` of this state, and not of one whose name has this prefix."""
     found = transactional_id.removeprefix(f"{group}-{state}-")
     return found != transactional_id and _UUID.fullmatch(found) is not None
 

@@ -21,7 +21,7 @@ from drumlin.state.stores import Checkpoint
 
 _VERSION: Final = 2
 _CACHE_BYTES: Final = 16 << 20
-#: The most rows per query, and the size of values at which one ends sooner.
+#: The most rows per query, and the total size of values at which a query ends sooner.
 _AT_A_TIME: Final = 500
 _BYTES_AT_A_TIME: Final = 4 << 20
 _SETTINGS: Final = (
@@ -218,7 +218,7 @@ class Folder:
 
 
 def _some(cursor: sqlite3.Cursor) -> tuple[list[tuple[bytes, bytes]], bool]:
-    """The first rows, more than one only as far as they are small; and whether these are all."""
+    """The next rows, at least one and as many as are small; and whether there are no more."""
     found: list[tuple[bytes, bytes]] = []
     size = 0
     with contextlib.closing(cursor):

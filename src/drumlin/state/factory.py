@@ -62,8 +62,8 @@ def processor(
         commit_interval_ms: how often to commit. A commit makes output visible to read_committed
             readers.
         idle_timeout_ms: iteration ends after this time without a record; None: never. The time
-            begins anew when partitions are assigned, and before the first assignment
-            `max_poll_interval_ms` are added.
+            starts again when partitions are assigned, and is longer by `max_poll_interval_ms`
+            before the first assignment.
         tick_interval_ms: each partition also gets a batch without records this often, for timers
             that are due by the clock; None: never.
         decode: "utf8" or "json", as in `Client.read`. The state always holds bytes.
@@ -87,7 +87,7 @@ def processor(
         dead_letters: the topic for records that `Processor.run` fails to process; None: such a
             record stops the processor.
         new_partitions: "refuse": the processor stops when partitions are added to the input, as
-            keys may be in other partitions than their state; "follow": it goes on, with an empty
+            keys may be in other partitions than their state; "follow": it continues, with an empty
             state for each new partition; the same in all processes of the group.
         security: TLS and login, as in `connect`.
 
@@ -135,7 +135,7 @@ def processor(
         changelog = Changelog(client, group, state)
         changelog.make(inputs, replication_factor, grows=new_partitions == "follow")
         if group_instance_id is not None:
-            # The process that had this name before may have left a transaction open.
+            # An earlier process with this name may have left a transaction open.
             with contextlib.suppress(UnknownTransaction):
                 client.abort_transaction(own_id)
         follower = None

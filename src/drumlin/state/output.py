@@ -1,8 +1,8 @@
 """The output of the user's code: single records, which are collected into tables, and tables.
 
-What is sent to a topic is written in this order. In an attempt all of it is held back. Errors after
-which the transaction can only be aborted are kept for the commit: there is nothing that the user's
-code could do about them.
+Output to a topic is written in the order of the calls. During an attempt all output is held back.
+Errors after which the transaction can only be aborted are raised by the commit: the user's code
+cannot handle them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Output:
         self.abort_reason: ClientError | None = None
         #: The writes of the current attempt; None: outside attempts.
         self._held: list[Callable[[], None]] | None = None
-        #: By topic: the last of them, if it is of records that can become more.
+        #: By topic: the last held write, if it is of single records to which more can be added.
         self._held_rows: dict[str, _Rows] = {}
 
     # -- for the user's code -------------------------------------------------------------
@@ -139,16 +139,16 @@ class Output:
         return self._held is not None
 
     def hold(self) -> None:
-        """Begin an attempt: hold back what is written from now on."""
+        """Begin an attempt: hold back all output from now on."""
         self._held = []
         self._held_rows.clear()
 
     def drop_held(self) -> None:
-        """End the attempt, and forget what was held back."""
+        """End the attempt, and drop the output that was held back."""
         self._held = None
 
     def write_held(self) -> None:
-        """End the attempt, and write what was held back."""
+        """End the attempt, and write the output that was held back."""
         held, self._held = self._held or [], None
         for write in held:
             write()
@@ -163,7 +163,7 @@ class Output:
             self._unless_aborted(writer.flush)
 
     def forget(self, *, writers: bool) -> None:
-        """Forget what is not written, as the transaction has ended.
+        """Drop unwritten output, as the transaction has ended.
 
         Args:
             writers: whether the writers were those of the transaction.

@@ -297,7 +297,7 @@ class Processor:
             try:
                 batch = self._consumer.poll(None if left_s == _NEVER else left_s * 1000)
             except OffsetOutOfRange:
-                self._topics.check()  # a topic that was made again is told as such
+                self._topics.check()  # raises a clearer error if the topic was recreated
                 raise
             if batch is not None:
                 self._idle = None
@@ -350,7 +350,7 @@ class Processor:
         told: tuple[Position, ...],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> int:
-        """Where to continue a partition of an input."""
+        """The offset at which to continue a partition of an input."""
         offset = offset_to_continue_from(
             place,
             told,

@@ -1,7 +1,7 @@
-"""The inputs and the changelog: they must stay the topics that they were when the processor began.
+"""Checks that the inputs and the changelog are still the same topics as when the processor began.
 
-Records are fetched by the name of the topic, so nothing else shows that it was deleted and created
-again, or that it has more partitions, and keys are in others than their state. Each commit asks.
+Records are fetched by the topic's name, so nothing else shows that a topic was recreated, or that
+it has more partitions, so that keys are in other partitions than their state. Each commit checks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drumlin.state.changelog import Changelog
 
 NewPartitions = Literal["refuse", "follow"]
-#: The time between two looks at the changelog's cleanup policy.
+#: The time between two checks of the changelog's cleanup policy.
 _CONFIG_S: Final = 30.0
 
 
@@ -34,7 +34,7 @@ class Topics:
     ) -> None:
         """
         Raises:
-            UnknownTopic: one of them does not exist.
+            UnknownTopic: one of the topics does not exist.
         """
         self._client = client
         self._inputs = inputs
@@ -51,11 +51,11 @@ class Topics:
         return self._ids[topic]
 
     def check(self) -> None:
-        """Check that both topics are what they were. By choice the changelog grows with the input.
+        """Check that all topics are unchanged; with "follow" the changelog grows with the input.
 
         Raises:
-            StateRefused: they are not.
-            CommitFailed: one of them does not exist at the moment.
+            StateRefused: a topic has changed.
+            CommitFailed: a topic does not exist at the moment.
         """
         try:
             found = self._client.describe_topics([*self._inputs, self._changelog.topic])

@@ -62,7 +62,7 @@ class Work:
         Args:
             client: the client for the input's cluster.
             changelog: the changelog of the state.
-            topics: are checked by each commit.
+            topics: the topics to check at each commit.
             begin: identifies the group and each input, by topic; offsets are ignored.
             own_id: the transactional id, which no other process has.
             transaction_timeout_ms: a transaction that is open for longer is aborted.
@@ -109,7 +109,7 @@ class Work:
         self.output.write_held()
 
     def written(self) -> None:
-        """The user's code is done with a batch. Output that is not exact becomes visible now."""
+        """Note that the user's code has processed a batch: at-least-once output becomes visible."""
         if not self._is_output_exact:
             self.output.flush()
 
@@ -133,7 +133,7 @@ class Work:
         """Commit all work. Partitions without any are left out.
 
         Raises:
-            StateRefused: the input or the changelog is not the same topic any more.
+            StateRefused: the input or the changelog is no longer the same topic.
             ClientError: one of ABORTED if certainly nothing was committed.
         """
         if self.output.abort_reason is not None:

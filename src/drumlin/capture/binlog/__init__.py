@@ -1,1 +1,1 @@
-"""MariaDB's captures: a consistent snapshot, then the binlog. Of PostgreSQL it knows nothing."""
+"""MariaDB's captures: a consistent snapshot, then the binlog. Independent of PostgreSQL."""

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class MariadbStatus(NamedTuple):
     """The progress of a capture of a MariaDB, from log and database.
 
-    `lag_transactions`: those of the binlog that the topics do not have yet; None: it is not known,
-    as the server's GTIDs are of another history.
+    `lag_transactions`: the number of transactions in the binlog that the topics do not have yet;
+    None: unknown, as the server's GTIDs belong to another history.
     """
 
     name: str
     phase: str  # absent, snapshot, stream, paused
-    gtids: str | None  # that the topics have reached
+    gtids: str | None  # the position that the topics have reached
     server_gtids: str
     lag_transactions: int | None
     tables: dict[str, str]  # topic by table
@@ -86,7 +86,7 @@ def remove(client: Client, name: str) -> list[str]:
         A sentence for each thing that was removed.
 
     Raises:
-        CaptureError, ClientError: it was not removed.
+        CaptureError, ClientError: the position topic was not deleted.
     """
     names = Names(name)
     if not outputs.has_own_topic(client, names):

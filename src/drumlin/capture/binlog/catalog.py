@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MORE_COLLATIONS_FROM: Final = (10, 10)
 
 
-#: What tells older servers apart, which have no id of their own.
+#: Settings that together identify an older server, which has no id.
 _OLD_IDENTITY: Final = ("hostname", "datadir", "server_id")
 
 
@@ -31,12 +31,12 @@ class Server(NamedTuple):
 
     @property
     def has_small_names(self) -> bool:
-        """Whether names of tables do not tell capitals from small letters."""
+        """Whether names of tables ignore case."""
         return self.settings.get("lower_case_table_names", "0") != "0"
 
     @property
     def identity(self) -> str:
-        """The same for all of a server's life."""
+        """The identity of the server, which never changes."""
         uid = self.settings.get("server_uid")
         if uid is None:
             uid = ":".join(self.settings.get(each, "") for each in _OLD_IDENTITY)
@@ -60,7 +60,7 @@ class FoundTable(NamedTuple):
     columns: tuple[FoundColumn, ...] = ()
     key: tuple[str, ...] = ()
     key_kinds: tuple[str, ...] = ()
-    cascades: tuple[str, ...] = ()  # foreign keys that change rows without a word in the binlog
+    cascades: tuple[str, ...] = ()  # foreign keys that change rows without events in the binlog
 
     @property
     def full_name(self) -> str:
@@ -118,7 +118,7 @@ def server(connection: pymysql.Connection[Any]) -> Server:
 
 
 def position(connection: pymysql.Connection[Any]) -> str:
-    """The GTIDs that the server's binlog ends with."""
+    """The GTIDs at the end of the server's binlog."""
     ((found,),) = rows(connection, "SELECT @@global.gtid_binlog_pos")
     return str(found.decode())
 
@@ -135,7 +135,7 @@ def names(connection: pymysql.Connection[Any]) -> list[FoundTable]:
 def described(
     connection: pymysql.Connection[Any], tables: Sequence[FoundTable]
 ) -> list[FoundTable]:
-    """The tables with their columns and keys; without those that are gone meanwhile."""
+    """The tables with their columns and keys, without those dropped meanwhile."""
     if not tables:
         return []
     schemas = sorted({each.schema for each in tables})

@@ -1,7 +1,7 @@
 """Converts the events of a binlog to records. Pure.
 
-Groups of events, which are mostly transactions, begin with a GTID. The place in the binlog moves
-when a group ends, and never within it.
+Groups of events, which are mostly transactions, begin with a GTID. The position in the binlog
+advances when a group ends, and never within it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
     "what differs"
 )
-#: Deeds after which a table has a name that it did not have before.
+#: Statements' effects after which a table has a new name.
 _MAKE: Final = (Deed.CREATED, Deed.CREATED_IF_MISSING, Deed.RENAMED)
 _QUERIES: Final = (events.QUERY, events.QUERY_COMPRESSED, events.EXECUTE_LOAD_QUERY)
 
 
 class GroupUndone(Exception):
-    """A group was rolled back after its rows were sent: it must be read again, and left out."""
+    """A group was rolled back after its rows were sent: read it again, and skip its rows."""
 
     def __init__(self, gtid: str) -> None:
         super().__init__(gtid)
@@ -62,9 +62,9 @@ class _Mapped(NamedTuple):
 class BinlogChanges:
     """Converts the events of one connection, in their order.
 
-    `undone`: the GTIDs of groups that are rolled back in the end. `uuids`: the columns of type UUID
-    by the table's full name. `wants`: whether a table that is created (schema, name, and if it was
-    surely not there before) is to be captured. `unborn`: captured tables whose creation comes.
+    `undone`: the GTIDs of groups that end with a rollback. `uuids`: the columns of type UUID by the
+    table's full name. `wants`: whether to capture a table that is created (schema, name, and the
+    kind of statement). `unborn`: captured tables whose creation is still ahead in the binlog.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class BinlogChanges:
         self._group: Group | None = None
         self._group_time_s = 0
         self._is_left_out = self._has_sent = False
-        #: The transaction that must come first, as the topics have it already.
+        #: The position whose last transaction, which the topics already have, must come first.
         self._expected = start
         self._is_recognized = start.last is None
         self._gtids = GtidPosition.parse(start.gtids if start.before is None else start.before)
-        #: The place after the last group that has ended.
+        #: The position after the last complete group.
         self.position = start
-        #: Whether a captured table was altered, so that it may not be capturable any more.
+        #: Whether a captured table was altered, so that its capture may no longer be possible.
         self.is_altered = False
 
     @property
@@ -231,7 +231,7 @@ class BinlogChanges:
         return (schema.lower() if self._has_small_names else schema) in self._schemas
 
     def _note_created(self, effect: Effect) -> None:
-        """A table that is empty now, so that the binlog tells all of its rows."""
+        """Note a table that is empty now, so that the binlog has all of its rows."""
         schema, name = effect.schema or "", effect.table or ""
         if self._has_small_names:
             schema, name = schema.lower(), name.lower()

@@ -1,4 +1,4 @@
-"""Connections to a MariaDB with PyMySQL. All values come as bytes, in their own character sets.
+"""Connections to a MariaDB with PyMySQL. All values are bytes in their own character sets.
 
 A password is never shown: errors name host, port and user only.
 """
@@ -21,11 +21,11 @@ NO_PYMYSQL: Final = "capturing a MariaDB needs PyMySQL: pip install pymysql"
 _SCHEMES: Final = ("mariadb", "mysql")
 _PORT: Final = 3306
 _CONNECT_TIMEOUT_S: Final = 10
-#: What the URL may say beside the address; of files, as for the programs of MariaDB.
+#: The options of the URL: files, named as in MariaDB's own programs.
 _FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _OTHERS: Final = ("unix_socket",)
-#: Independent of what the server's defaults are; and no timeouts, as a snapshot takes long, and its
-#: connection rests while the log is written.
+#: Settings that make a session independent of the server's defaults. No timeouts: a snapshot takes
+#: long, and its connection is idle while the log is written.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', wait_timeout = 86400, "
     "net_write_timeout = 86400, net_read_timeout = 86400, max_statement_time = 0, "
@@ -33,25 +33,25 @@ _SESSION: Final = (
     "sql_select_limit = DEFAULT, "
     "idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 )
-#: Errors of the server after which another try may succeed: it is full, starts, or shuts down, or
-#: has ended the statement, or a table was altered meanwhile.
+#: Transient errors: the server is full, starts up or shuts down, or has ended the statement, or a
+#: table was altered meanwhile.
 _PASSING: Final = frozenset(
     (1040, 1053, 1077, 1079, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226)
 ) | {1317, 1412, 1927, 1969, 4166}
-#: Tables or columns that are gone since the catalog was read.
+#: Errors for tables or columns dropped since the catalog was read.
 _OTHERS_DOING: Final = frozenset((1054, 1146))
 
 
-#: A right is missing: to a table, to a column, to the binlog.
+#: Errors for missing privileges: for a table, a column or the binlog.
 _DENIED: Final = frozenset((1142, 1143, 1227))
 
 
 class DatabaseDenied(DatabaseRefused):
-    """The user has not the right to do this."""
+    """The user lacks a privilege for the statement."""
 
 
 class Address(NamedTuple):
-    """Where a server is, and who asks. `repr` leaves out the password."""
+    """The address of a server, and the login. `repr` leaves out the password."""
 
     options: dict[str, Any]
     database: str | None
@@ -97,8 +97,8 @@ def _bad_url() -> DatabaseRefused:
 def connect(url: str, silence_s: float | None = None) -> pymysql.Connection[Any]:
     """Open a connection in autocommit mode.
 
-    `silence_s`: the connection is lost if the server is silent for so long while it is asked;
-    None: as long as a server may search.
+    `silence_s`: the connection counts as lost if a request gets no answer for this long; None: for
+    as long as a slow query may take.
 
     Raises:
         ModuleNotFoundError: PyMySQL is not installed; the message says what to do.
@@ -133,7 +133,7 @@ def connect(url: str, silence_s: float | None = None) -> pymysql.Connection[Any]
 
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[pymysql.Connection[Any]]:
-    """A connection as from `connect`, which is closed in the end, if it is not yet."""
+    """A connection as from `connect`, closed at the end of the block."""
     connection = connect(url)
     try:
         yield connection
@@ -148,7 +148,7 @@ def close(connection: pymysql.Connection[Any]) -> None:
 
 
 def prepare(connection: pymysql.Connection[Any]) -> None:
-    """Have values look as `column_values` expects them. The server is known to be new enough.
+    """Set the session so that values have the form that `column_values` expects.
 
     Raises:
         DatabaseLost, DatabaseRefused: the statement failed.
@@ -194,7 +194,7 @@ def failure_of(error: Exception) -> Exception:
 
 
 def failure(number: int, text: str) -> Exception:
-    """The error of this number, of the server or of PyMySQL (from 2000 to 2999, and 0)."""
+    """The error with this number, of the server or of PyMySQL (from 2000 to 2999, and 0)."""
     is_lost = number in _PASSING or number in _OTHERS_DOING or number == 0
     if is_lost or 2000 <= number < 3000:
         return DatabaseLost(text)

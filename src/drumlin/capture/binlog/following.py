@@ -109,7 +109,7 @@ class BinlogFollowing:
         self._look()
 
     def _look(self) -> None:
-        """Look in the log for commands, and for another capture.
+        """Check the log for commands, and for another capture.
 
         A capture that is idle commits nothing, and so would not notice that it is fenced.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pymysql
 
 
-#: Ids in this range are hardly given to servers by people.
+#: A range of server ids that administrators hardly use.
 SERVER_IDS: Final = (1 << 31, (1 << 32) - 1)
 
 
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     server: Server
     charsets: Charsets
     tables: Sequence[FoundTable]  # to be captured
-    others: Sequence[FoundTable]  # that match too, but are not captured
+    others: Sequence[FoundTable]  # tables that match too, but are not captured
 
     def definition(self, prefix: str, own_topic: str) -> Definition:
         """The definition of a capture of these tables.
@@ -95,7 +95,7 @@ def look(
 
 
 def _check_stream(url: str, server: Server) -> None:
-    """Begin a stream, and end it: before the tables are read, which may take long.
+    """Begin a stream and end it, to find errors before the tables are read, which may take long.
 
     Raises:
         CaptureRefused: the user may not read the binlog.
@@ -109,10 +109,10 @@ def _check_stream(url: str, server: Server) -> None:
 
 
 class Added(NamedTuple):
-    """Tables that were created while the capture went on."""
+    """Tables that were created while the capture was running."""
 
-    tables: Sequence[Table]  # that the definition gets
-    left_out: Sequence[str]  # sentences why others do not
+    tables: Sequence[Table]  # to add to the definition
+    left_out: Sequence[str]  # a sentence for each other table: why it cannot be added
 
 
 def added(
@@ -123,7 +123,7 @@ def added(
     prefix: str,
     own_topic: str,
 ) -> Added:
-    """The tables to be captured of those that were created."""
+    """The tables to capture among those that were created."""
     tables: list[Table] = []
     left_out = []
     number = max((each.oid for each in definition.tables), default=0)
@@ -147,10 +147,10 @@ def added(
 def is_wanted(
     server: Server, options: CaptureOptions, there: set[str], left_out: Collection[str]
 ) -> Callable[[str, str, Deed], bool]:
-    """Whether a table that is created is to be captured.
+    """A function that tells whether to capture a table that is created.
 
-    `there`: the others that were there when the process began, or have got their names later.
-    `left_out`: those that cannot be captured.
+    `there`: the other tables that existed when the process began, or were renamed since.
+    `left_out`: tables that cannot be captured.
     """
     database = connections.address_of(options.url).database
 
@@ -162,7 +162,7 @@ def is_wanted(
         if full_name in left_out:
             return False
         if deed is Deed.CREATED_IF_MISSING and full_name in there:
-            return False  # it may have been there before, with rows
+            return False  # it may have existed before, with rows
         is_here = database is None or _is(schema, database, server)
         return is_here and matches(full_name, options.tables)
 
@@ -183,7 +183,7 @@ def _no_table(tables: Sequence[FoundTable], options: CaptureOptions) -> Problem:
 def _unreadable(
     connection: pymysql.Connection[Any], tables: Iterable[FoundTable], server: Server
 ) -> list[Problem]:
-    """Tables that the user sees, but may not read."""
+    """Problems of tables that the user can see, but may not read."""
     found = []
     for each in tables:
         name = f"{connections.quoted(each.schema)}.{connections.quoted(each.name)}"
@@ -198,8 +198,8 @@ def _unreadable(
 def check_same_server(definition: Definition, position: BinlogPosition, server: Server) -> None:
     """
     Raises:
-        CaptureRefused: the server does not have what the topics have, or it is another server, and
-            nothing in its binlog can show that it has the same history.
+        CaptureRefused: the server lacks transactions that the topics have; or it is another
+            server, and its binlog cannot prove that it has the same history.
     """
     reached, there = GtidPosition.parse(position.gtids), server.settings["gtid_binlog_pos"]
     ends = GtidPosition.parse(there)

@@ -54,12 +54,12 @@ class MariadbSession:
         self._needed: set[str] = set()
         self._undone: set[str] = set()
         self._told: set[str] = set()
-        self._born: set[str] = set()  # tables that a group creates and fills, which comes next
-        self._left_out: set[str] = set()  # ... of which are not captured
+        self._born: set[str] = set()  # tables that the next group creates and fills
+        self._left_out: set[str] = set()  # those of them that are not captured
         self._there: set[str] | None = None  # as in `plan.is_wanted`
         self._server_id = random.randint(*plan.SERVER_IDS)
         self._has_begun = self._is_paused_told = False
-        #: Whether database and log were ever reached, so that their addresses must be right.
+        #: Whether database and log were ever reached, so their addresses must be right.
         self.has_connected = self.has_reached_log = False
         #: The number of commits since the process began: it shows progress.
         self.commits = 0
@@ -148,7 +148,7 @@ class MariadbSession:
                     return
 
     def _go_with(self, connection: pymysql.Connection[Any], output: Output) -> None:
-        # The predecessor is fenced, so position and definition cannot change any more.
+        # The predecessor is fenced, so position and definition can no longer change.
         position = outputs.read_position(self._client, self._names)
         definition = outputs.read_definition(self._client, self._names)
         if position is None or position.binlog is None or definition is None:
@@ -159,7 +159,7 @@ class MariadbSession:
             self._progress.began(Phase.SNAPSHOT)
             self._progress.unread_tables = len(definition.tables)
             start = self._take_snapshot(connection, output, found, definition)
-            self._there = set()  # all that matched then is captured
+            self._there = set()  # all tables that matched then are captured
         else:
             if definition.is_paused:
                 raise BeginAgain
@@ -178,7 +178,7 @@ class MariadbSession:
             self._options.tell(f"continuing at {start.gtids or 'the beginning of the binlog'}")
             self._tell_others(found)
         self.commits += 1
-        # A connection that only rests would be in the way of nothing but a server's limit.
+        # An idle connection would only count against the server's limit.
         connections.close(connection)
         self._follow(output, found, definition, start)
 
@@ -255,10 +255,10 @@ class MariadbSession:
     def _open(
         self, found: Found, definition: Definition, start: BinlogPosition
     ) -> tuple[Stream, BinlogPosition]:
-        """The stream from the transaction before the place, or else from the place itself.
+        """The stream from the transaction before the position, or else from the position itself.
 
-        That transaction may be in a file that the server has removed: then the server must be the
-        one of which the tables were read.
+        If the server has removed the file with that transaction, it must be the same server from
+        which the tables were read.
         """
         url, number = self._options.url, self._server_id
         if start.before is None:

@@ -1,7 +1,7 @@
-"""Reads tables as of one place in the binlog: with every change before it, and none after it.
+"""Reads tables as of one position in the binlog: with every change before it, and none after it.
 
-MariaDB tells for a transaction's snapshot its place in the binlog. So nothing is locked but the
-tables' definitions, and no right is needed but that to read.
+MariaDB reports the binlog position of a transaction's snapshot. So only the tables' definitions are
+locked, and only the privilege to read is needed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LOOK_ROWS: Final = 1000
 
 
 def begin(connection: pymysql.Connection[Any]) -> str:
-    """Begin a transaction that reads as of now; returns its place, as GTIDs.
+    """Begin a transaction with a snapshot of this moment; returns its position, as GTIDs.
 
     Raises:
-        DatabaseLost, DatabaseRefused: the server cannot tell the place.
+        DatabaseLost, DatabaseRefused: the server does not report the position.
     """
     rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
     place = {
@@ -49,13 +49,13 @@ def begin(connection: pymysql.Connection[Any]) -> str:
 def take_over(
     connection: pymysql.Connection[Any], tables: Sequence[FoundTable]
 ) -> list[FoundTable]:
-    """Keep the tables from being altered until the transaction ends; returns them as they are.
+    """Lock the tables' definitions until the transaction ends; returns the tables as they are now.
 
     Raises:
-        DatabaseLost: a table was altered since the snapshot, or is gone.
+        DatabaseLost: a table was altered or dropped since the snapshot.
     """
     for each in tables:
-        # A table that was altered since then is refused, when its first row is looked for.
+        # This fails if the table was altered since the snapshot.
         rows(connection, f"SELECT 1 FROM {_name(each)} LIMIT 1")  # noqa: S608
     found = catalog.described(connection, tables)
     before = {each.full_name: each for each in tables}
@@ -93,7 +93,7 @@ def read_table(
 
 
 def _streamed(connection: pymysql.Connection[Any], statement: str) -> Iterator[Sequence[Any]]:
-    """The rows of a statement one by one: they are not held in memory."""
+    """The rows of a statement, one by one, without holding all of them in memory."""
     from pymysql.cursors import SSCursor
 
     cursor = SSCursor(connection)
@@ -108,7 +108,7 @@ def _streamed(connection: pymysql.Connection[Any], statement: str) -> Iterator[S
         raise failure_of(error) from None
     finally:
         if not is_complete:
-            # Else the driver would read all the rows that are left.
+            # Otherwise the driver would read all remaining rows.
             connection._force_close()
 
 

@@ -1,7 +1,7 @@
-"""The stream of a server's binlog, from a place to whatever comes.
+"""The stream of a server's binlog from a position on.
 
-PyMySQL makes the connection; then the events are read from its socket, as only that tells whether
-more of them have come.
+PyMySQL makes the connection; then events are read directly from its socket, which shows whether
+more of them have arrived.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _HEARTBEAT_S: Final = 5.0
 _PACKET_MAX: Final = 0xFFFFFF
 _READ_BYTES: Final = 256 << 10
 _UNREADABLE: Final = 1236
-#: A server answers the request for its binlog in this time.
+#: The timeout of a server's first answer to the request for its binlog.
 _FIRST_S: Final = 30
 
 
 class PlaceGone(CaptureRefused):
-    """The server cannot send what comes after the place."""
+    """The server cannot send the events after the position."""
 
 
 class Stream:
-    """The events after a place. Must be closed.
+    """The events after a position. Must be closed.
 
     Raises:
         DatabaseLost: the server cannot be reached.
-        PlaceGone: the place is not in the server's binlog, or no longer.
+        PlaceGone: the position is not in the server's binlog, or no longer.
         DatabaseDenied: the user may not read the binlog.
         DatabaseRefused: the server refuses to send it.
     """
@@ -66,20 +66,20 @@ class Stream:
             self._socket: Any = connection._sock
             self._socket.setblocking(False)
             self._data = bytearray()
-            #: Heartbeats come often enough.
+            #: The server sends heartbeats more often than this limit.
             self._silence = Silence(silence.QUICK_S)
-            # The name of the first file, or an error.
+            # The first event has the name of the first file; or it is an error.
             self._first = self._next(_FIRST_S)
 
     def close(self) -> None:
         self._connection._force_close()
 
     def read(self, wait_s: float) -> memoryview | None:
-        """The next event; None: none has come in this time.
+        """The next event; None: no event arrived within `wait_s`.
 
         Raises:
             DatabaseLost: the connection is lost.
-            PlaceGone, DatabaseRefused: the server does not go on.
+            PlaceGone, DatabaseRefused: the server has ended the stream.
         """
         if self._first is not None:
             first, self._first = self._first, None
@@ -98,7 +98,7 @@ class Stream:
                     return None
 
     def _taken(self) -> bytes | None:
-        """The first packet of those that were received, if it is complete."""
+        """The first of the received packets, if it is complete."""
         data, at = self._data, 0
         sizes = []
         while len(data) >= at + 4:

@@ -1,1 +1,1 @@
-"""MariaDB's binlog as bytes: events, rows, the values in them, and positions. Pure."""
+"""MariaDB's binlog as bytes: events, rows, their values, and positions. Pure."""

@@ -1,7 +1,7 @@
 """Decodes text in the character sets of MariaDB. Pure.
 
-Of a character set with one byte for a character, the server tells the characters: Python's codecs
-differ from it. Character sets with several bytes are refused, but for those of Unicode.
+For a single-byte character set, the server reports its characters: Python's codecs differ from the
+server. Multi-byte character sets are refused, except for those of Unicode.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _UNICODE: Final = {
 
 
 class UnknownCharset(LookupError):
-    """Text in this character set, or of this collation, cannot be decoded."""
+    """Text in this character set, or with this collation, cannot be decoded."""
 
 
 class Charsets:
     """The character sets of one server.
 
-    `by_collation`: names by the number of a collation; `characters`: of those with one byte for a
-    character, the 256 that they have.
+    `by_collation`: the names by the number of a collation; `characters`: the 256 characters of each
+    single-byte character set.
     """
 
     def __init__(self, by_collation: Mapping[int, str], characters: Mapping[str, str]) -> None:
@@ -52,8 +52,7 @@ class Charsets:
     def decoder(self, charset: str) -> Decode:
         """
         Raises:
-            UnknownCharset: the character set is none of Unicode, and has several bytes for a
-                character.
+            UnknownCharset: a multi-byte character set other than those of Unicode.
         """
         codec = _UNICODE.get(charset)
         if codec is not None:

@@ -1,4 +1,4 @@
-"""The kinds of MariaDB's columns, and what of them decides whether keys stay as they are. Pure."""
+"""The kinds of MariaDB's columns, and the part of a kind that decides a key's text. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from drumlin.capture.values.kinds import Kind, Sort
 
-#: By size in bytes: signed and unsigned.
+#: The sorts of integers by size in bytes: signed and unsigned.
 _SORTS: Final = {
     1: (Sort.INT16, Sort.INT16),
     2: (Sort.INT16, Sort.INT32),
@@ -17,7 +17,7 @@ _SORTS: Final = {
 _INTEGERS: Final = frozenset({Sort.INT16, Sort.INT32, Sort.INT64, Sort.UINT32, Sort.UINT64})
 _TEXTS: Final = frozenset({Sort.TEXT, Sort.ENUM})
 YEAR: Final = Kind(Sort.INT16)
-#: As a number.
+#: BIT(n), converted to a number.
 BITS: Final = Kind(Sort.UINT64)
 REAL: Final = Kind(Sort.FLOAT32)
 DOUBLE: Final = Kind(Sort.FLOAT64)
@@ -47,14 +47,14 @@ def moment(digits: int) -> Kind:
 
 
 def fixed_bytes(size: int) -> Kind:
-    """Of BINARY(n)."""
+    """The kind of BINARY(n)."""
     return Kind(Sort.BYTES, size)
 
 
 def key_kind(kind: Kind) -> str:
-    """Columns for which this is the same write equal values as equal text.
+    """The key kind of a column: columns with the same one write equal values as equal text.
 
-    If it changes for a key column, later changes no longer match the keys in the topic.
+    If that of a key column changes, later changes no longer match the keys in the topic.
     """
     if kind.sort in _INTEGERS:
         return "integer"

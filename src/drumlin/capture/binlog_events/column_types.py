@@ -1,4 +1,4 @@
-"""Types in the catalog: their kinds, and the text of what a snapshot selects. Pure."""
+"""Types in the catalog: their kinds, and the text of selected values in a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drumlin.capture.binlog_events import column_kinds, column_values
 from drumlin.capture.binlog_events.charsets import Charsets
 from drumlin.capture.values.kinds import TEXT, Kind, Sort
 
-#: Converts a selected value to the text that `column_values` gives for the same one.
+#: Converts a selected value to the text that `column_values` produces for the same value.
 Show = Callable[[bytes], str]
 _SIZES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 _PLAIN: Final = {
@@ -34,14 +34,14 @@ _TIMES: Final = {
 
 
 class Selected(NamedTuple):
-    """How a column is selected: the form of its expression, and the text of its values."""
+    """The way to select a column: the form of its expression, and the text of its values."""
 
     expression: str  # with {} for the column's name
     show: Show
 
 
 class CatalogType(NamedTuple):
-    """A column's type, in the words of `information_schema`."""
+    """A column's type, in the terms of `information_schema`."""
 
     name: str  # int, varchar, ...
     whole: str  # int(11) unsigned, ...
@@ -52,7 +52,7 @@ class CatalogType(NamedTuple):
 
 
 def kind_of(type_: CatalogType) -> Kind | None:
-    """That of the same column in the binlog, but for an ENUM; None: it is not supported."""
+    """The kind of the same column in the binlog, except for an ENUM; None: not supported."""
     if "/*" in type_.whole or type_.whole == "year(2)":
         return None  # compressed, or a time of the format of MariaDB 5.3, or without a century
     if type_.name in _SIZES:
@@ -102,7 +102,7 @@ def _real(data: bytes) -> str:
 
 
 def _decimal(data: bytes) -> str:
-    """Without the zeros of ZEROFILL."""
+    """A decimal's text without the zeros of ZEROFILL."""
     text = data.decode("ascii")
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     whole, point, part = digits.partition(".")

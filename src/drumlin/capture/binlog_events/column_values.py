@@ -1,6 +1,6 @@
-"""The values of a row in the binlog: from bytes to the text that the server would show. Pure.
+"""Converts the values of a row in the binlog to the text that the server would show. Pure.
 
-It is the text of the column's kind, and that of a `SELECT` in a snapshot, so that a row has one
+The text is that of the column's kind, and that of a `SELECT` in a snapshot, so a row has the same
 form wherever it is read.
 """
 
@@ -103,7 +103,7 @@ def date_and_time(digits: int) -> Read:
 
 
 def moment(digits: int) -> Read:
-    """Of a TIMESTAMP, in UTC."""
+    """A reader of TIMESTAMP values, in UTC."""
     size = 4 + (digits + 1) // 2
 
     def read(data: memoryview, at: int) -> tuple[str, int]:
@@ -168,7 +168,7 @@ def text(length_size: int, decode: Decode) -> Read:
 
 
 def binary(length_size: int, size_min: int = 0) -> Read:
-    """`size_min`: of BINARY(n), whose zeros at the end are not in the binlog."""
+    """A reader of binary values. `size_min`: n for BINARY(n): the binlog omits trailing zeros."""
 
     def read(data: memoryview, at: int) -> tuple[str, int]:
         start = at + length_size
@@ -179,7 +179,7 @@ def binary(length_size: int, size_min: int = 0) -> Read:
 
 
 def uuid(data: memoryview, at: int) -> tuple[str, int]:
-    """Of 16 bytes, whose zeros at the end are not in the binlog."""
+    """A UUID of 16 bytes: the binlog omits trailing zeros."""
     end = at + 1 + data[at]
     text = _whole(data, at + 1, end).ljust(16, b"\0").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}", end

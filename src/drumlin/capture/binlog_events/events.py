@@ -1,4 +1,4 @@
-"""The events of MariaDB's binlog as bytes, but for those of rows. Pure.
+"""The events of MariaDB's binlog as bytes, except for those of rows. Pure.
 
 Every event has a header and, if the server writes them, a checksum, which is verified.
 """
@@ -22,14 +22,14 @@ INCIDENT: Final = 26
 XA_PREPARE: Final = 38
 GTID: Final = 162
 QUERY_COMPRESSED: Final = 165
-#: Of rows: written, updated, deleted; each plain and compressed.
+#: Events of inserted, updated and deleted rows; each plain and compressed.
 WRITE_ROWS: Final = (23, 166)
 UPDATE_ROWS: Final = (24, 167)
 DELETE_ROWS: Final = (25, 168)
 COMPRESSED_ROWS: Final = (166, 167, 168)
 ROWS: Final = frozenset((*WRITE_ROWS, *UPDATE_ROWS, *DELETE_ROWS))
-#: Of the log itself, of statements' circumstances, and heartbeats: they change no row. A load of
-#: a file as a statement ends with EXECUTE_LOAD_QUERY.
+#: Events that change no row: of the log itself, of statements' settings, and heartbeats. LOAD DATA
+#: that is logged as a statement ends with EXECUTE_LOAD_QUERY.
 _WITHOUT_CHANGES: Final = frozenset(
     (3, ROTATE, 5, 9, 11, 13, 14, _FORMAT_DESCRIPTION, 17, 27, 160, 161, 163, 164)
 )
@@ -40,7 +40,7 @@ _HEADER: Final = struct.Struct("<IBIIIH")
 _CHECKSUM_SIZE: Final = 4
 _MAY_BE_IGNORED: Final = 0x80
 _CRC32: Final = 1
-#: What a group of events may be, in the flags of its GTID.
+#: The flags of a GTID event, which tell the kind of its group.
 _IS_STANDALONE: Final = 1
 _HAS_COMMIT_ID: Final = 2
 _IS_PREPARED_XA: Final = 64
@@ -62,12 +62,12 @@ class Group(NamedTuple):
 
     gtid: Gtid
     is_standalone: bool  # one statement, without a commit
-    xid: bytes | None  # of an XA transaction that is prepared or completed
+    xid: bytes | None  # the id of an XA transaction that is prepared or completed
     is_prepared: bool
 
 
 class Query(NamedTuple):
-    """A statement that is written as its text."""
+    """A statement that is logged as text."""
 
     schema: str
     text: str
@@ -75,7 +75,7 @@ class Query(NamedTuple):
 
 
 class EventDecoder:
-    """Takes headers and checksums off events. `has_checksums`: of the first event."""
+    """Removes headers and checksums. `has_checksums`: whether the first event has a checksum."""
 
     def __init__(self, has_checksums: bool) -> None:
         self._has_checksums = has_checksums
@@ -84,7 +84,7 @@ class EventDecoder:
         """The event; None: it changes nothing.
 
         Raises:
-            CaptureError: the event is damaged, or of a kind that is not known.
+            CaptureError: the event is damaged, or of an unknown kind.
         """
         try:
             time_s, kind, server_id, size, _, flags = _HEADER.unpack_from(data)
@@ -148,7 +148,7 @@ def query_of(event: Event) -> Query:
         schema = bytes(body[position : position + schema_length]).decode()
         text = body[position + schema_length + 1 :]
         found = uncompressed(text) if event.kind == QUERY_COMPRESSED else bytes(text)
-        # It begins with the flags (0, four bytes) and the SQL mode (1, eight bytes).
+        # The status begins with the flags (0, four bytes) and the SQL mode (1, eight bytes).
         at = 5 if len(status) and status[0] == 0 else 0
         has_mode = len(status) >= at + 9 and status[at] == 1
         mode = int.from_bytes(status[at + 1 : at + 9], "little") if has_mode else 0
@@ -158,10 +158,10 @@ def query_of(event: Event) -> Query:
 
 
 def uncompressed(data: memoryview) -> bytes:
-    """What the server has compressed (`log_bin_compress`).
+    """The content of an event that the server has compressed (`log_bin_compress`).
 
     Raises:
-        CaptureError: it is damaged.
+        CaptureError: the data are damaged.
     """
     try:
         if (data[0] >> 4) & 7:

@@ -30,7 +30,7 @@ class GtidPosition(Mapping[int, Gtid]):
     def parse(cls, text: str) -> Self:
         """
         Raises:
-            ValueError: the text is no list of GTIDs.
+            ValueError: the text is not a list of GTIDs.
         """
         found = {}
         for each in text.split(",") if text else ():

@@ -1,4 +1,4 @@
-"""The binlog's events of rows: a map of a table's columns, and then its rows. Pure."""
+"""The row events of the binlog: a map of a table's columns, and then its rows. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drumlin.capture.binlog_events.events import Event
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.values.kinds import TEXT, Kind, Sort
 
-#: The bytes of metadata by type.
+#: The number of metadata bytes by column type.
 _METADATA: Final = {
     **dict.fromkeys((1, 2, 3, 8, 9, 10, 13), 0),
     **dict.fromkeys((4, 5, 17, 18, 19, 252, 255), 1),
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 class TableMap(NamedTuple):
-    """A table as the rows after its map have it. `parts`: not decoded, if nobody wants the rows."""
+    """A table, as described before its rows. `parts`: decoded only if its rows are wanted."""
 
     number: int
     schema: str
@@ -55,7 +55,7 @@ class TableMap(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """Values by column; None is NULL. `before` and `after`: None: there was or is no row."""
+    """The values by column before and after a change; None is NULL, or for all: no row."""
 
     before: Sequence[str | None] | None
     after: Sequence[str | None] | None
@@ -87,7 +87,7 @@ def columns_of(
     `uuids`: the columns of type UUID, which look like BINARY(16) in the binlog.
 
     Raises:
-        BadMap: the server does not say enough about the columns, or has a type that is not known.
+        BadMap: the map lacks metadata of the columns, or has an unknown type.
     """
     try:
         return _Columns(table, charsets, uuids).decode()
@@ -118,7 +118,7 @@ class _Columns:
                 "NO_LOG or MINIMAL, without the names of columns: SET GLOBAL binlog_row_metadata "
                 "= 'FULL', then `drumlin capture remove`, and start again"
             )
-        # ENUM and SET are strings whose metadata say what they are.
+        # ENUM and SET are strings whose metadata have the real type.
         codes = [
             one[0] if code == 254 and one[0] in (_ENUM, _SET) else code
             for code, one in zip(codes, metadata, strict=True)
@@ -336,7 +336,7 @@ def _texts(data: memoryview) -> Iterator[bytes]:
 
 
 def _lists(data: memoryview) -> Iterator[list[bytes]]:
-    """Of each ENUM, or of each SET, the members."""
+    """The members of each ENUM, or of each SET."""
     at = 0
     while at < len(data):
         count, at = _number(data, at)

@@ -1,6 +1,6 @@
-"""What a statement in the binlog does to tables, beside changes of rows that have events. Pure.
+"""The effects of a statement in the binlog on tables, other than changes with row events. Pure.
 
-The server writes each change of the schema as its user has typed it.
+The server logs each change of the schema as the text that its user typed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from drumlin.capture.binlog_events.events import Query
 
-#: The statements that change rows, and are in the binlog only if it is not written by rows.
+#: The statements that change rows; the binlog has their text only if it does not log rows.
 _CHANGE_ROWS: Final = frozenset(
     ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "DO", "EXECUTE")
 )
@@ -27,19 +27,19 @@ _TOKEN: Final = re.compile(
 
 
 class Deed(Enum):
-    """What happens to a table, or to all tables of a schema."""
+    """The kind of an effect on a table, or on all tables of a schema."""
 
     EMPTIED = auto()  # truncated, dropped, or replaced by an empty one
-    ROWS_MOVED = auto()  # some came or went, which the binlog does not name
+    ROWS_MOVED = auto()  # rows were added or removed, without events in the binlog
     RENAMED = auto()
     ALTERED = auto()
     CREATED = auto()
-    CREATED_IF_MISSING = auto()  # ... or it was there already
-    WRITTEN = auto()  # rows were changed, and the binlog has the statement in their place
+    CREATED_IF_MISSING = auto()  # created, or it already existed
+    WRITTEN = auto()  # rows were changed, and the binlog has the statement instead of row events
 
 
 class Effect(NamedTuple):
-    """`table`: None: all tables of the schema. `schema`: None: nobody can tell which."""
+    """An effect. `table`: None: all tables of the schema. `schema`: None: unknown."""
 
     deed: Deed
     schema: str | None
@@ -48,7 +48,7 @@ class Effect(NamedTuple):
 
 class _Token(NamedTuple):
     text: str
-    is_name: bool  # quoted as one, so that it is no keyword
+    is_name: bool  # quoted as a name, so it is not a keyword
 
     @property
     def keyword(self) -> str:
@@ -56,7 +56,7 @@ class _Token(NamedTuple):
 
 
 def effects(query: Query) -> list[Effect]:
-    """All effects of a statement; none of those that change neither tables nor rows."""
+    """All effects of a statement; none if it changes neither tables nor rows."""
     words = _Words(list(_tokens(query)), query.schema)
     verb = words.take()
     if verb in _CHANGE_ROWS:
@@ -97,7 +97,7 @@ def _tokens(query: Query) -> Iterator[_Token]:
 
 
 class _Words:
-    """The words of a statement from where they have been read."""
+    """The words of a statement, and the position up to which they were read."""
 
     def __init__(self, tokens: Sequence[_Token], schema: str) -> None:
         self._tokens, self._schema, self._at = tokens, schema, 0

@@ -1,4 +1,4 @@
-"""Connections on which a statement does not wait for ever for a server that is silent."""
+"""Connections on which a statement does not wait for ever for a silent server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AnsweredConnection(psycopg.Connection[Any]):
     """A statement fails with psycopg's OperationalError if the server is silent for `QUICK_S`."""
 
     def wait(self, gen: PQGen[_T], *_: Any, **__: Any) -> _T:
-        """The result of `gen`, which asks for a socket that can be read or written."""
+        """The result of `gen`, which yields when it needs the socket to be readable or writable."""
         try:
             wanted = next(gen)
             while True:

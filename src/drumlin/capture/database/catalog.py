@@ -61,7 +61,7 @@ class Slot(NamedTuple):
     database: str | None
     active_pid: int | None
     confirmed_lsn: str | None
-    lost_by: str | None  # why its changes are gone; None: they are not
+    lost_by: str | None  # the reason why its changes are gone; None: they are not
     is_failover: bool  # whether standbys may have it, too
 
 

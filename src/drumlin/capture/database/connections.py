@@ -70,7 +70,7 @@ def connect(url: str, *, is_replication: bool = False) -> psycopg.Connection[Any
 
 
 def _primary(driver: Any) -> str:
-    """What has libpq pass over standbys, if the URL names several hosts."""
+    """The setting with which libpq skips standbys, if the URL names several hosts."""
     return "primary" if driver.pq.version() >= _PRIMARY_FROM else "read-write"
 
 
@@ -132,7 +132,7 @@ def _connect_passes(error: Exception) -> bool:
         return False
     found = _ATTEMPTS.split(str(error).rpartition(_ALL_ATTEMPTS)[2])
     attempts = [each for each in map(str.strip, found) if each and not each.endswith(":")]
-    # libpq reports a missing password also if messages are not in English.
+    # libpq reports a missing password separately, in any language of its messages.
     if len(attempts) == 1 and error.pgconn is not None and error.pgconn.needs_password:
         return False
     return not attempts or not all(_REJECTED.search(each) for each in attempts)

@@ -1,4 +1,4 @@
-"""Servers that take over from one another: their identity, timelines, and slots for standbys.
+"""Failover between servers: their identity, timelines, and slots on standbys.
 
 A promoted standby starts a new timeline at the end of the WAL it had received. WAL positions after
 that end exist on both timelines, and mean different changes: compare LSNs of one timeline only.
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
 
 def connect(url: str, identity: Identity) -> psycopg.Connection[Any]:
-    """Open a replication connection to a server that another connection has looked at.
+    """Open a replication connection to the server that another connection has identified.
 
     Raises:
         DatabaseLost: the server cannot be reached, or the URL leads to another one by now.
@@ -67,7 +67,7 @@ def parse_history(text: str) -> dict[int, int]:
     """Parse a timeline history file.
 
     Raises:
-        CaptureError: the text is no such file.
+        CaptureError: the text has another format.
     """
     found = {}
     for line in text.splitlines():

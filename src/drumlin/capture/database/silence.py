@@ -1,7 +1,7 @@
-"""Owns for how long a server may be silent before it counts as lost.
+"""The limits of a server's silence, after which it counts as lost.
 
-TCP notices a machine that has vanished. It notices neither a server that is frozen, nor a proxy
-that holds one end of a connection whose other end is gone.
+TCP notices a machine that has vanished. But it notices neither a frozen server, nor a proxy that
+keeps one end of a connection open after the other end is gone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 from drumlin.capture.errors import DatabaseLost
 
-#: A server that is there answers in this time, if what it is asked for is at hand.
+#: The limit for an answer that needs no search.
 QUICK_S: Final = 60.0
-#: ... or goes on with its answer, if it has to search for what it is asked for.
+#: The limit for the next part of an answer that needs a search.
 SLOW_S: Final = 600.0
 
 
@@ -22,7 +22,7 @@ def text(limit_s: float) -> str:
 
 
 class Silence:
-    """The time since the server was asked, or heard last."""
+    """The time since the request, or since the last data from the server."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s, self._since_s = limit_s, time.monotonic()
@@ -31,7 +31,7 @@ class Silence:
         self._since_s = time.monotonic()
 
     def check(self) -> None:
-        """Call it when nothing has come.
+        """Check the limit. Call this when no data have arrived.
 
         Raises:
             DatabaseLost: the server is silent for too long.

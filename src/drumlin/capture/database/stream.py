@@ -1,4 +1,4 @@
-"""A slot's replication stream: receives frames, and confirms the LSN up to which WAL may go."""
+"""A slot's replication stream: receives frames, and confirms LSNs, so that WAL can be removed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import psycopg
 
 _WHOLE: Final = "proto_version '1'"
-#: The server sends large transactions before their commit, and need not spill them to its disk.
+#: The option with which the server streams large transactions instead of spilling them to disk.
 _STREAMING: Final = "proto_version '2', streaming 'on'"
 _STREAMING_FROM: Final = 140000
 _COMMIT: Final = ord("C")
-#: In milliseconds; 0: the server does not look whether whoever reads is there.
+#: The timeout in milliseconds; 0: the server does not check whether its reader is alive.
 _TIMEOUT: Final = "SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'"
 
 
@@ -36,8 +36,8 @@ class Stream:
         self, url: str, identity: Identity, slot: str, publication: str, start_lsn: int
     ) -> None:
         """
-        `identity`: of the server on which `start_lsn` was checked. Of several hosts, this
-        connection may reach another one.
+        `identity`: the server on which `start_lsn` was checked: with several hosts in the URL, this
+        connection may reach another one, which is refused.
 
         Raises:
             DatabaseLost, DatabaseRefused: the slot cannot be read.
@@ -45,9 +45,9 @@ class Stream:
         self._connection: psycopg.Connection[Any] = failover.connect(url, identity)
         self._connector = self._connection.pgconn
         self._flushed_lsn = self._received_lsn = start_lsn
-        self._ahead: bytes | Keepalive | None = None  # it has come, and was not returned yet
-        self._is_cut = False  # whether the last run ended within a transaction, as it was full
-        self._silence: Silence | None = None  # since the server was asked for a sign of life
+        self._ahead: bytes | Keepalive | None = None  # received, but not returned yet
+        self._is_cut = False  # whether the last run was full before its transaction ended
+        self._silence: Silence | None = None  # since a keepalive was requested
         self._error: type[Exception] = connections.loaded().Error
         try:
             self._silence_s = _silence_of(self._connection)
@@ -78,10 +78,10 @@ class Stream:
             self._connection.close()
 
     def read(self, wait_s: float) -> list[bytes] | Keepalive | None:
-        """Messages that have come, in their order, or a keepalive; None: none within `wait_s`.
+        """The received messages, in order, or a keepalive; None: none arrived within `wait_s`.
 
-        Messages of rows, and of where transactions begin and end, come together, and if there are
-        many, up to the end of a transaction; each other message comes alone.
+        Messages of rows, and of the begin and end of transactions, are returned together, if many
+        up to the end of a transaction. Each other message is returned alone.
 
         Raises:
             DatabaseLost, DatabaseRefused: the stream has ended, or the server does not answer.
@@ -95,10 +95,10 @@ class Stream:
             raise failure_of(error, self._connection) from None
 
     def _run(self, payload: bytes) -> list[bytes]:
-        """The message, and those after it that have come and may be taken together with it.
+        """The message, and the received ones after it that can be converted together with it.
 
-        A full run ends with a transaction, unless that is too large for one. What is left of such a
-        transaction is a run, so that its end is seen.
+        A full run ends with a transaction, unless the transaction is too large for one run. Its
+        rest is then a run of its own, so that its end is noticed.
         """
         payloads = [payload]
         if not payload or payload[0] not in TOGETHER:
@@ -174,10 +174,10 @@ class Stream:
 
 
 def _silence_of(connection: psycopg.Connection[Any]) -> float:
-    """For how long a server may be silent that was asked for a sign of life.
+    """The limit of a server's silence after a request for a keepalive.
 
-    While it decodes a large transaction it answers no sooner than within half of its own timeout,
-    and servers before PostgreSQL 15 may not at all: with both, a higher timeout helps.
+    While the server decodes a large transaction, it may answer as late as after half of its own
+    timeout, and before PostgreSQL 15 perhaps not at all: a higher timeout helps in both cases.
     """
     result = waiting.result_of(connection, _TIMEOUT, lambda: False, silence.QUICK_S)
     timeout_s = int(result.get_value(0, 0)) / 1000

@@ -44,7 +44,7 @@ class StreamedTransactions:
 
     @property
     def is_in_block(self) -> bool:
-        """Whether the messages that come now belong to a block, whatever they are."""
+        """Whether the next messages belong to a block, whatever their kind."""
         return self._block is not None
 
     def takes(self, payload: bytes) -> bool:
@@ -131,7 +131,7 @@ class _Spool:
         self._end += _SIZE_BYTES + len(payload)
 
     def cut(self, subxid: int) -> None:
-        """Remove what an aborted subtransaction has changed."""
+        """Remove the changes of an aborted subtransaction."""
         place, is_known = self._place(subxid)
         if not is_known:
             return

@@ -32,10 +32,10 @@ def result_of(
     should_stop: Callable[[], bool],
     silence_s: float | None = None,
 ) -> Any:
-    """The result of a statement; of COPY, as soon as the rows may be read.
+    """The result of a statement; for COPY, as soon as rows can be read.
 
-    `silence_s`: for how long the server may be silent; None: as long as TCP finds that it is there,
-    for what waits for the transactions of others.
+    `silence_s`: the limit of the server's silence; None: no limit but TCP's keepalives, for
+    statements that wait for other transactions.
 
     Raises:
         DatabaseLost, DatabaseRefused: the statement failed.
@@ -93,7 +93,7 @@ def copied_lines(
         while True:
             size, line = connector.get_copy_data(1)
             if size > 0:
-                silence = None  # whoever takes the lines may do so slowly
+                silence = None  # the caller may consume lines slowly
                 yield line
             elif size == 0:
                 silence = silence or Silence(SLOW_S)
@@ -111,7 +111,7 @@ def copied_lines(
 def _listen(
     connection: psycopg.Connection[Any], should_stop: Callable[[], bool], silence: Silence | None
 ) -> None:
-    """Take in what has come, or wait for it for a moment."""
+    """Read the available data, or wait for data for a moment."""
     if should_stop():
         with contextlib.suppress(loaded().Error):
             connection.cancel_safe(timeout=_CANCEL_S)

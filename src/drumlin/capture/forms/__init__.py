@@ -1,1 +1,1 @@
-"""Forms of records with schemas or envelopes: Avro, and Debezium's. Knows no database's types."""
+"""Forms of records with schemas or envelopes: Avro and Debezium. Independent of the database."""

@@ -82,7 +82,7 @@ class Earlier:
         self._written: dict[bytes, list[tuple[str, Any]]] = {}
 
     def columns(self, row: bytes) -> dict[str, bytes]:
-        """The columns whose types are as they were.
+        """The columns whose types are unchanged.
 
         Raises:
             ValueError: another program has written the row.
@@ -107,7 +107,7 @@ class Earlier:
         return found
 
     def _fields(self, schema: Any) -> list[tuple[str, Any]]:
-        """The fields of a schema, each as a schema of its own; one that has changed has no name."""
+        """The fields of a schema, each as a separate schema; the name is "" if its type changed."""
         from fastavro import parse_schema
 
         fields = []

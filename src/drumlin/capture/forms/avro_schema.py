@@ -1,6 +1,6 @@
 """The Avro schema of a table's keys and rows, with Avro's logical types. Pure.
 
-A column becomes a field of the type that holds all of its values; where Avro has none, a string.
+A column becomes a field of the type that holds all of its values; if Avro has none, a string.
 Fields outside of the key may be null, so that columns can come and go.
 """
 
@@ -41,10 +41,10 @@ _SHAPES: Final = {
 
 
 def shape_of(kind: Kind, is_key: bool = False) -> Shape:
-    """How values of a kind are held.
+    """The shape of values of a kind.
 
-    A key's bytes must stay the same while its values do, and its schema is a part of them: so its
-    integers are longs, as columns become larger, and its enums are strings, as enums get symbols.
+    Equal keys must always have equal bytes, and the schema is a part of these: so a key's integers
+    are longs, as columns may be widened, and its enums are strings, as symbols may be added.
     """
     if is_key and kind.sort in _INTEGERS:
         return _SHAPES[Sort.INT64]
@@ -59,7 +59,7 @@ def shape_of(kind: Kind, is_key: bool = False) -> Shape:
 
 
 def has_digits(kind: Kind) -> bool:
-    """Whether a decimal tells how many digits it has, and readers can hold them."""
+    """Whether a decimal declares its number of digits, and readers support that many."""
     return kind.precision is not None and kind.precision <= _DIGITS_MAX
 
 
@@ -73,7 +73,7 @@ def type_of(shape: Shape, field: str) -> Any:
 
 
 def record_of(topic: str, columns: Sequence[Column], is_key: bool) -> dict[str, Any]:
-    """The schema of keys, or of rows, whose key columns are those of `key`."""
+    """The schema of a topic's keys, or of its rows."""
     fields: list[dict[str, Any]] = []
     for column, name in zip(columns, field_names(topic, columns), strict=True):
         type_: Any = type_of(shape_of(column.kind, is_key), name)
@@ -88,7 +88,7 @@ def record_of(topic: str, columns: Sequence[Column], is_key: bool) -> dict[str, 
 
 
 def nullable(name: str, type_: Any) -> dict[str, Any]:
-    """A field that may be null, and may be missing in what was written before it came."""
+    """A field that may be null, and may be missing in rows written before it was added."""
     return {"name": name, "type": ["null", type_], "default": None}
 
 

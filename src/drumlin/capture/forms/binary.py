@@ -52,7 +52,7 @@ def array(items: Sequence[bytes]) -> bytes:
     return varint(len(items)) + b"".join(items) + _END if items else _END
 
 
-#: By the name of a type.
+#: The encoders by the name of a primitive type.
 WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
     "boolean": boolean,
     "int": long,

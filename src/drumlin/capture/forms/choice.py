@@ -1,4 +1,4 @@
-"""The forms of records that a capture can be told to write, by name."""
+"""The forms of records that a capture can write, by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def form_of(
     has_tombstones: bool = True,
     has_headers: bool = False,
 ) -> Form:
-    """The form of a capture's records. `name`: of the source, in envelopes.
+    """The form of a capture's records. `name`: the name of the source in envelopes.
 
     Raises:
         CaptureRefused: a registry is missing, or not needed; or a package is not installed.

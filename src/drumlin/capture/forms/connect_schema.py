@@ -1,7 +1,7 @@
 """The schemas of Kafka Connect, with the types of Debezium, for keys and rows. Pure.
 
-Schemas are in the form that Connect's converter for JSON writes; `avro_of` is what its converter
-for Avro makes of one.
+Schemas have the form that Connect's JSON converter writes; `avro_of` converts one as Connect's Avro
+converter does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _TIME: Final = "io.debezium.time."
 _DATA: Final = "io.debezium.data."
 _MILLIS_DIGITS: Final = 3
-#: What Debezium writes for an infinity, in microseconds.
+#: The numbers that Debezium writes for the infinities, in microseconds.
 _INFINITY_US: Final = {
     "infinity": 9_223_372_036_825_200_000,
     "-infinity": -9_223_372_036_832_400_000,
@@ -46,18 +46,18 @@ _BARE: Final = {
     Sort.FLOAT64: (Shape("double", real), "double"),
     Sort.BYTES: (Shape("bytes", bytes_of), "bytes"),
 }
-#: Strings whose schema has a name.
+#: The names of the schemas of special strings.
 _NAMED: Final = {Sort.JSON: "Json", Sort.UUID: "Uuid"}
 _NAMED_TYPES: Final = {"xml": "Xml", "tsvector": "Tsvector", "ltree": "Ltree"}
 _AVRO: Final = {"int16": "int", "int32": "int", "int64": "long"}
 
 
 def field_of(kind: Kind, is_key: bool = False) -> tuple[Shape, Schema]:
-    """How values of a kind are held, and their schema, which allows nulls outside of a key.
+    """The shape of values of a kind, and their schema, which allows nulls outside of a key.
 
-    A key's schema may be a part of its bytes, which must stay the same while its values do: so its
-    integers are 64 bits wide, as columns become larger, and its enums are plain strings, as enums
-    get symbols.
+    Equal keys must always have equal bytes, and the schema may be a part of these: so a key's
+    integers have 64 bits, as a column's type may be widened, and its enums are plain strings, as
+    symbols may be added.
     """
     if is_key and kind.sort in _INTEGERS:
         kind = Kind(Sort.INT64)
@@ -204,7 +204,7 @@ def key_schema(topic: str, key: Sequence[Column]) -> Schema:
 
 
 def row_schema(topic: str, columns: Sequence[Column], key: Sequence[str]) -> Schema:
-    """The schema of rows: the columns of the key are always there."""
+    """The schema of rows, in which the columns of the key are required."""
     fields = [
         {**field_of(each.kind)[1], "optional": each.name not in key, "field": each.name}
         for each in columns
@@ -213,7 +213,7 @@ def row_schema(topic: str, columns: Sequence[Column], key: Sequence[str]) -> Sch
 
 
 def avro_of(schema: Mapping[str, Any], known: set[str]) -> Any:
-    """The Avro schema of one of Connect's. `known`: the records that are defined already."""
+    """The Avro schema for a Connect schema. `known`: the records that are already defined."""
     type_, name = schema["type"], schema.get("name", "")
     parts: dict[str, Any] = {}
     if type_ == "struct":

@@ -1,7 +1,7 @@
-"""The form of Debezium's envelope: before and after a change, its source and what was done. Pure.
+"""The form of Debezium's envelope: the row before and after a change, source and operation. Pure.
 
-A row begins with the number of its schema, where records have one, as the schema may have changed
-by the time it is written.
+A row begins with the number of its schema, if records have one, as the schema may have changed by
+the time the row is written.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SNAPSHOTS: Final = (
 
 
 class Source(NamedTuple):
-    """What the envelopes of a kind of database tell of a change's source.
+    """The fields of a change's source in envelopes, for one kind of database.
 
-    `fields`: after the fields that all have: type, name, and whether it is always there. The place
-    of a change has their values, and those of `db` and `ts_us`.
+    `fields`: those after the common ones: type, name, and whether it is required. The `Place` of a
+    change has their values, and those of `db` and `ts_us`.
     """
 
     connector: str
@@ -61,7 +61,7 @@ _FIRST: Final = (
 
 
 class Origin(NamedTuple):
-    """The database that the envelopes tell of."""
+    """The database that the envelopes name as the source."""
 
     source: Source
     version: str
@@ -126,7 +126,7 @@ _MOMENTS: Final = ("ts_ms", "ts_us", "ts_ns")
 
 
 class Debezium:
-    """What the notations of envelopes share: which records a change makes."""
+    """The part common to all encodings of envelopes: the records of a change."""
 
     is_bare = False
 
@@ -139,7 +139,7 @@ class Debezium:
         self._sources: dict[str, Any] = {}
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
-        """The envelope, and a tombstone after that of a delete."""
+        """The envelope; for a delete, followed by a tombstone."""
         topic, key, row, time_ms, op, before, _ = record
         if time_ms is None:
             time_ms = place["ts_us"] // 1000
@@ -154,7 +154,7 @@ class Debezium:
         return Around(start, frame.end + end)
 
     def _source_of(self, topic: str, place: Place) -> Any:
-        if place is not self._place:  # all changes of a transaction have one
+        if place is not self._place:  # all changes of a transaction have the same object
             self._place, self._sources = place, {}
         source = self._sources.get(topic)
         if source is None:
@@ -176,7 +176,7 @@ class Debezium:
         raise NotImplementedError
 
     def _around(self, row: Part, source: Any, op: Op) -> tuple[Part, Part]:
-        """What stands around the one row of a change, which begins so."""
+        """The text before and after the only row of a change; `row` is the row's beginning."""
         raise NotImplementedError
 
 
@@ -227,7 +227,7 @@ class DebeziumJson(Debezium):
         return key.decode(), None if row is None or row == "null" else number + row
 
     def _number(self, schema: str) -> str:
-        """A number that stands for a schema before a row."""
+        """The number of a schema, as a prefix of rows."""
         if schema not in self._numbers:
             self._numbers[schema] = len(self._schemas)
             self._schemas.append(schema)

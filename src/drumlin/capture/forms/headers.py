@@ -1,4 +1,4 @@
-"""Headers that tell where a change comes from, on the records of any form. Pure."""
+"""Headers with the source of a change, for records of any form. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drumlin.capture.values.rows import Frame, RowFormat
 
 _PREFIX: Final = "source."
 _OP: Final = "op"
-#: What envelopes alone tell of a place.
+#: The parts of a place that only envelopes contain.
 _LEFT_OUT: Final = ("db", "sequence")
 
 
@@ -50,7 +50,7 @@ class WithHeaders:
         return self._form.read(key, value)
 
     def _headers_of(self, op: Op, place: Place) -> Headers:
-        if place is not self._place:  # all changes of a transaction have one
+        if place is not self._place:  # all changes of a transaction have the same object
             self._place, self._headers = place, {}
         headers = self._headers.get(op)
         if headers is None:

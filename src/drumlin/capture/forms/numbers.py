@@ -1,7 +1,7 @@
-"""Reads the text of times and decimals as the integers that binary formats hold. Pure.
+"""Converts the text of times and decimals to the integers of binary formats. Pure.
 
-Days and microseconds count from 1970 in the Gregorian calendar, also before its time and after
-the year 9999. The infinities are the ends of the range, as PostgreSQL itself keeps them.
+Days and microseconds count from 1970 in the Gregorian calendar, which is extended to earlier times
+and beyond the year 9999. The infinities are the ends of the range, as inside PostgreSQL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INFINITY: Final = ("infinity", "-infinity")
 
 
 def days(text: str) -> int:
-    """The days of a date; of an infinity, the end of 32 bits."""
+    """A date as days; an infinity as the end of 32 bits."""
     if text in _INFINITY:
         return INT32_MAX if text == "infinity" else INT32_MIN
     plain = text.removesuffix(" BC")
@@ -41,7 +41,7 @@ def days(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _midnight_us(day: str, is_before: bool) -> int:
-    """Cached, as rows of one time have few days."""
+    """The microseconds of a day's midnight. Cached, as rows of one time have few days."""
     found = _DATE.fullmatch(day)
     if found is None:
         raise BadText(f"{day[:40]!r} is no day of a timestamp")
@@ -50,13 +50,13 @@ def _midnight_us(day: str, is_before: bool) -> int:
 
 def _days(year: int, month: int, day: int, is_before: bool) -> int:
     year = 1 - year if is_before else year
-    # Python knows the years 1 to 9999, and the calendar recurs.
+    # Python has only the years 1 to 9999; the calendar repeats every 400 years.
     cycles, year = divmod(year - 1, _CYCLE_YEARS)
     return cycles * _CYCLE_DAYS + date(year + 1, month, day).toordinal() - _EPOCH
 
 
 def time_us(text: str) -> int:
-    """The microseconds of a time of day; 24:00:00 is one."""
+    """The microseconds of a time of day; 24:00:00 is valid."""
     whole, _, fraction = text.partition(".")
     if not fraction:
         return _second_us(whole)
@@ -67,7 +67,7 @@ def time_us(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _second_us(text: str) -> int:
-    """Cached, as rows that were written together have few seconds."""
+    """The microseconds of a second. Cached, as rows written together have few seconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise BadText(f"{text[:40]!r} is no time")
@@ -76,10 +76,10 @@ def _second_us(text: str) -> int:
 
 
 def timestamp_us(text: str) -> int:
-    """The microseconds of a timestamp, in UTC if it tells an offset; of an infinity, the end.
+    """The microseconds of a timestamp, in UTC if it has an offset; the end for an infinity.
 
     Raises:
-        BadText: it is no timestamp, or after the year 294246, which takes more than 64 bits.
+        BadText: not a timestamp, or after the year 294246, which takes more than 64 bits.
     """
     if text in _INFINITY:
         return INT64_MAX if text == "infinity" else INT64_MIN
@@ -92,7 +92,7 @@ def timestamp_us(text: str) -> int:
 
 
 def offset_s(text: str) -> int:
-    """The seconds of a zone's offset: `+02`, `-03:30`."""
+    """The seconds of a time zone's offset: `+02`, `-03:30`."""
     found = _OFFSET.fullmatch(text)
     if found is None:
         raise BadText(f"{text[:40]!r} is no offset")
@@ -105,7 +105,7 @@ def unscaled(text: str, scale: int) -> int:
     """A decimal times ten to the power of `scale`.
 
     Raises:
-        BadText: it is NaN or infinite, or has more digits after its point.
+        BadText: it is NaN or infinite, or has more digits after the decimal point.
     """
     whole, _, fraction = text.partition(".")
     missing = scale - len(fraction)
@@ -124,7 +124,7 @@ def cents(text: str) -> int:
 
 
 def scale_of(text: str) -> int:
-    """The digits after the point of a decimal."""
+    """The number of digits after a decimal's point."""
     return len(text.partition(".")[2])
 
 

@@ -38,7 +38,7 @@ class Schemas:
         self._registry = registry
 
     def header(self, table: str, subject: str, schema: Mapping[str, Any]) -> bytes:
-        """Register a schema, unless it is; returns what precedes each payload.
+        """Register a schema, unless it is registered; returns the header of each payload.
 
         Raises:
             CaptureError: the registry refuses it.
@@ -59,10 +59,10 @@ class Schemas:
         return header(schema_id)
 
     def key_header(self, table: str, subject: str, schema: Mapping[str, Any]) -> bytes:
-        """The same for keys, whose schema is a part of their bytes and must stay the first one.
+        """`header` for keys, whose schema is a part of their bytes and must stay the first one.
 
         Raises:
-            CaptureError: it is another one now, or the registry refuses it.
+            CaptureError: the schema has changed, or the registry refuses it.
             RegistryUnavailable: the registry cannot be reached.
         """
         head = self.header(table, subject, schema)
@@ -80,7 +80,7 @@ class Schemas:
         """The parsed schema that the header of a payload names.
 
         Raises:
-            ValueError: there is none, or it is no Avro schema.
+            ValueError: there is none, or it is not an Avro schema.
             RegistryUnavailable: the registry cannot be reached.
         """
         from drumlin.client.values.schema_cache import cache_of

@@ -1,7 +1,7 @@
-"""How a value of some kind is held in records with a schema: as what primitive, read how. Pure.
+"""The shape of values in records with a schema: a primitive type, and its conversion. Pure.
 
-A shape has no name in a schema yet, and no notation: `encoder` and `converter` write its values in
-Avro's binary encoding or as JSON.
+A shape is independent of names in a schema and of an encoding: `encoder` and `converter` write its
+values in Avro's binary encoding or as JSON.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from drumlin.capture.values.plain import (
 )
 
 Read = Callable[[str], Any]
-#: A decimal that tells its scale in each value: a record of `scale` and `value`.
+#: A decimal with its scale in each value: a record of `scale` and `value`.
 VARIABLE: Final = "variable"
 ARRAY: Final = "array"
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Shape(NamedTuple):
-    """A primitive of Avro, `array` or `variable`, and how it is read from the text of a value."""
+    """A primitive of Avro, `array` or `variable`, and the function that reads it from text."""
 
     primitive: str
     read: Read
-    #: What the schema says beside the primitive.
+    #: Further attributes in the schema, besides the primitive.
     attributes: Mapping[str, Any] = NOTHING
     items: Shape | None = None
     delimiter: str = ","
@@ -63,7 +63,7 @@ def real(text: str) -> float:
 
 
 def scaled(scale: int) -> Read:
-    """Reads decimals as bytes of the unscaled number, as Avro and Connect hold them."""
+    """A reader of decimals as bytes of the unscaled number, as in Avro and Connect."""
 
     def read(text: str) -> bytes:
         return big_endian(unscaled(text, scale))
@@ -72,7 +72,7 @@ def scaled(scale: int) -> Read:
 
 
 def symbol(symbols: Sequence[str]) -> Read:
-    """Reads symbols of an enum as their places in it."""
+    """A reader of an enum's symbols as their indexes."""
     places = {each: place for place, each in enumerate(symbols)}
 
     def read(text: str) -> int:
@@ -84,7 +84,7 @@ def symbol(symbols: Sequence[str]) -> Read:
 
 
 def elements_of(text: str, delimiter: str) -> list[str | None]:
-    """The elements of an array of one dimension; at which number they begin is not kept.
+    """The elements of an array of one dimension; its lower bound is lost.
 
     Raises:
         BadText: it has more dimensions.
@@ -99,7 +99,7 @@ def elements_of(text: str, delimiter: str) -> list[str | None]:
 
 
 def encoder(shape: Shape) -> Encode:
-    """Writes the text of values in Avro's binary encoding."""
+    """A function that encodes the text of values in Avro's binary encoding."""
     read = shape.read
     if shape.primitive == VARIABLE:
 
@@ -127,7 +127,7 @@ def encoder(shape: Shape) -> Encode:
 
 
 def converter(shape: Shape) -> Convert:
-    """Writes the text of values as JSON, as Connect's converter does."""
+    """A function that converts the text of values to JSON, as Connect's converter does."""
     read = shape.read
     if shape.primitive == VARIABLE:
 
@@ -155,7 +155,7 @@ def converter(shape: Shape) -> Convert:
 
 
 def fits(shape: Shape, value: str) -> bool:
-    """Whether a value as JSON can be one of this shape."""
+    """Whether a JSON value can be one of this shape."""
     return value == "null" or value[:1] in _BEGINNINGS.get(shape.primitive, _NUMBER)
 
 

@@ -45,7 +45,7 @@ def name_of(own_topic: str) -> str:
 
 
 def check_distinct(topics: Iterable[tuple[str, str]], own: str) -> None:
-    """Make sure that no two tables share a topic.
+    """Check that no two tables share a topic.
 
     Brokers do not allow two topics whose names differ only in '.' and '_'.
 

@@ -36,13 +36,13 @@ _BATCH_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 8 << 20
 #: The number of rows that are appended together; with Arrow, as columns.
 _ROWS_MAX: Final = 2000
-#: The most rows of a transaction whose rows are written one by one, which is then faster.
+#: Transactions of up to this many rows are written row by row, which is faster for so few.
 _FEW: Final = 64
 _FIRST_LOOK: Final = 64
 _LIMIT: Final = "max.message.bytes"
-#: The bytes that a batch of one record takes beside its key and value.
+#: The size of a batch of one record without its key and value.
 _OVERHEAD: Final = 128
-#: In characters: the size below which rows are not checked, but left to the broker to reject.
+#: Rows smaller than this (in characters) are not checked: the broker may still reject them.
 _SURELY_SMALL: Final = 128 << 10
 
 
@@ -178,7 +178,7 @@ class Output:
         topics = topic if isinstance(topic, pa.Array) else pa.repeat(topic, len(keys))
         arrays = [topics, keys, values, times]
         names = ["topic", "key", "value", "timestamp"]
-        if any(headers):  # all rows of a capture have some, or none
+        if any(headers):  # either all rows of a capture have headers, or none
             arrays.append(_header_column(headers))
             names.append("headers")
         self._appender.add(pa.RecordBatch.from_arrays(arrays, names))
@@ -237,7 +237,7 @@ def has_own_topic(client: Client, names: Names) -> bool:
 
 
 def topic_ids(client: Client, topics: Iterable[str]) -> dict[str, str | None]:
-    """The ids of those topics that exist; None: not known to the cluster, or not now."""
+    """The ids of those topics that exist; None: the cluster does not know the id, or not now."""
     from drumlin import lowlevel
     from drumlin.wire.error_codes import ErrorCode
 
@@ -294,7 +294,7 @@ def _columns(rows: Sequence[Record]) -> Columns:
 def _header_column(headers: Sequence[Headers]) -> Any:
     import pyarrow as pa
 
-    # Rows of a transaction share theirs.
+    # Rows of a transaction share the same headers.
     known = {each: [{"key": key, "value": value} for key, value in each] for each in set(headers)}
     type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     return pa.array([known[each] for each in headers], type_)

@@ -24,7 +24,7 @@ _STREAM: Final = "stream"
 
 
 class Counts(NamedTuple):
-    """What one process has done since it began, as of a position."""
+    """The work of one process since it began, up to a position."""
 
     since_ms: int
     records: int
@@ -35,15 +35,15 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """A place in the binlog of a MariaDB.
+    """A position in the binlog of a MariaDB.
 
-    `last`: the transaction before this place, by which the binlog is recognized; `before`: the
-    place before that transaction. Both are None until there was one. `prepared`: the XA
-    transactions that were prepared, and change no captured table. `created`: tables that were
-    created before this place, and are to be captured.
+    `last`: the transaction before this position, by which the binlog is recognized; `before`: the
+    position before that transaction. Both are None until there was one. `prepared`: the prepared XA
+    transactions that change no captured table. `created`: tables that were created before this
+    position, and will be captured.
     """
 
-    gtids: str  # the last of every domain
+    gtids: str  # the last GTID of every domain
     before: str | None = None
     last: str | None = None
     last_time_s: int | None = None
@@ -55,10 +55,10 @@ class BinlogPosition:
 class Position:
     """The position that the topics have reached.
 
-    `lsn`, or `binlog` of a MariaDB: the topics hold all transactions committed before this place,
-    and none after it; both None: the snapshot is not complete. `timeline`: of the server that has
-    sent them. `changed_lsn`: the topics hold no change of a transaction that ends after this LSN.
-    None in either: not known.
+    `lsn`, or `binlog` of a MariaDB: the topics hold all transactions committed before it, and none
+    after it; both None: the snapshot is not complete. `timeline`: that of the server that sent
+    them. `changed_lsn`: the topics hold no change of a transaction that ends after this LSN. A
+    `timeline` or `changed_lsn` of None is unknown.
     """
 
     run: str  # the run that has written this position

@@ -21,7 +21,7 @@ _STATUS: Final = struct.Struct(">cqqqqB")
 
 
 class Malformed(CaptureError):
-    """The bytes are no message of logical replication, or a message of an unexpected kind."""
+    """The bytes are not a message of logical replication, or one of an unexpected kind."""
 
 
 class Keepalive(NamedTuple):
@@ -35,7 +35,7 @@ def parse_frame(frame: memoryview) -> bytes | Keepalive:
     """Parse the frame in one CopyData message from the server: a message of the output plugin, or a
     keepalive.
 
-    A message is copied: the collector of garbage would look at thousands of views again and again.
+    A message is copied: the garbage collector would visit thousands of views again and again.
 
     Raises:
         Malformed: the frame is neither data nor a keepalive.

@@ -14,7 +14,7 @@ def parse_lsn(text: str) -> int:
     """Parse an LSN.
 
     Raises:
-        ValueError: the text is no LSN.
+        ValueError: the text is not an LSN.
     """
     high, slash, low = text.partition("/")
     if not slash or not 0 < len(high) <= 8 or not 0 < len(low) <= 8:

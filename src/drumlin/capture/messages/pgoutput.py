@@ -124,7 +124,7 @@ def decode(payload: bytes) -> Message:
     """Decode a message.
 
     Raises:
-        Malformed: the bytes are no message of protocol version 1, or too few or too many.
+        Malformed: the bytes are not a message of protocol version 1, or too few or too many.
     """
     reader = _Reader(memoryview(payload))
     kind = reader.kind()

@@ -1,7 +1,7 @@
-"""Messages of `pgoutput` about whole rows, many at once: columns of text in Arrow, which it needs.
+"""Converts many `pgoutput` messages of rows at once to columns of text. Needs Arrow.
 
-Nearly all messages of a busy stream are of one layout: inserted rows, updated ones of which only
-the new row is sent, and deleted ones. So the n-th values of all rows are found together.
+Nearly all messages of a busy stream have one layout: inserted rows, updates with only the new row,
+and deletes. So the n-th values of all rows are located together.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ DELETE: Final = ord("D")
 _NEW: Final = ord("N")
 _TEXT: Final = ord("t")
 _NULL: Final = ord("n")
-#: After kind and oid: whether it is the new row, or the old one or its key.
+#: The position, after kind and oid, of the byte that tells the new row from the old row or its key.
 _WHICH_AT: Final = 5
-#: With the number of columns.
+#: The size of the fields before the values, including the number of columns.
 _HEAD_BYTES: Final = 8
 _OID_AT: Final = 1
 
 
 class NotAlike(Exception):
-    """The messages cannot be taken together, but must be one by one."""
+    """The messages cannot be converted together, only one by one."""
 
 
 class RowMessages:
-    """Messages of one connection that follow each other."""
+    """Consecutive messages of one connection."""
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         sizes = np.fromiter(map(len, payloads), np.int64, len(payloads))
@@ -47,7 +47,7 @@ class RowMessages:
         is_new = self._bytes[self._starts + _WHICH_AT] == _NEW
         is_row = ((self.kinds == INSERT) | (self.kinds == UPDATE)) & is_new
         is_row |= self.kinds == DELETE
-        #: The numbers of messages that tell of a row, and of all others.
+        #: The indexes of the messages of rows, and of all others.
         self.rows: Places = np.flatnonzero(is_row)
         self.others: list[int] = np.flatnonzero(~is_row).tolist()
 
@@ -92,7 +92,7 @@ class RowMessages:
         return self._slices(bounds, nulls)
 
     def _slices(self, bounds: Places, nulls: Sequence[Places | None]) -> list[pa.Array]:
-        """Every second of the slices between all bounds is a value, and those between are heads."""
+        """The values: every second slice between the bounds; the others are the heads of values."""
         row_count, count, _ = bounds.shape
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
         whole = pa.Array.from_buffers(pa.binary(), bounds.size - 1, buffers)
@@ -103,8 +103,8 @@ class RowMessages:
         ]
 
     def _number(self, at: Places) -> Places:
-        """The number in the four bytes at each of these places."""
-        at = np.minimum(at, len(self._bytes) - 4)  # a message that is cut short is noticed later
+        """The number in the four bytes at each of these positions."""
+        at = np.minimum(at, len(self._bytes) - 4)  # truncated messages are detected later
         found = self._bytes[at].astype(np.int64)
         for each in range(1, 4):
             found = found << 8 | self._bytes[at + each]

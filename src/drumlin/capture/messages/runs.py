@@ -1,4 +1,4 @@
-"""Runs of messages that may be taken together: of rows, and of where transactions begin and end."""
+"""Runs of messages that can be converted together: of rows, and of transactions' begin and end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 #: The kinds of these messages: Begin, Commit, Insert, Update and Delete.
 TOGETHER: Final = frozenset(b"BCIUD")
-#: How large runs become; with the last message they may be larger.
+#: The size at which a run is complete; its last message may exceed it.
 RUN_MESSAGES: Final = 2000
 RUN_BYTES: Final = 1 << 20
 
 
 def runs(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The messages in runs, in their order; each of another kind by itself."""
+    """The messages in runs, in their order; a message of another kind is a run by itself."""
     run: list[bytes] = []
     size_bytes = 0
     for payload in payloads:

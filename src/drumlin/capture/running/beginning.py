@@ -14,7 +14,7 @@ _ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
     "what differs"
 )
-#: The settings that have a server remove WAL which a slot needs, by reason of the invalidation.
+#: By the reason of a slot's invalidation, the setting that makes the server remove its WAL.
 _LOST_BY: Final = {
     "wal_removed": "max_slot_wal_keep_size",
     "idle_timeout": "idle_replication_slot_timeout",
@@ -104,10 +104,10 @@ def has_changed_timeline(position: Position | None, server: Server) -> bool:
 
 
 def _common_lsn(position: Position, lsn: int, server: Server, ended: Mapping[int, int]) -> int:
-    """The LSN up to which the topics have the server's changes, and no others.
+    """The LSN up to which the topics have exactly the server's changes.
 
     Raises:
-        CaptureRefused: they have changes that the server does not have.
+        CaptureRefused: the topics have changes that the server does not have.
     """
     if not has_changed_timeline(position, server):
         return lsn
@@ -132,7 +132,7 @@ def _common_lsn(position: Position, lsn: int, server: Server, ended: Mapping[int
 
 
 def _promoted(position: Position, server: Server) -> str:
-    """Why a slot may be missing."""
+    """The possible reason for a missing slot."""
     if not has_changed_timeline(position, server):
         return ""
     return " (a standby was promoted, and did not have the slot: --failover brings it there)"

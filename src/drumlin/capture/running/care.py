@@ -35,14 +35,14 @@ class CaptureStatus(NamedTuple):
 
     `lag_bytes`: the WAL after the slot's confirmed LSN; None without a slot. `missing_bytes`: how
     far the slot is ahead of the topics, because someone else has advanced it; normally 0.
-    `lag_s` and the counts are as of the last position, which an idle capture writes as often as its
-    heartbeat says; None: not known.
+    `lag_s` and the counts are those of the last position, which an idle capture writes at the
+    interval of its heartbeat; None: unknown.
     """
 
     name: str
     phase: str  # absent, snapshot, stream, paused
-    lsn: str | None  # that the topics have reached
-    confirmed_lsn: str | None  # that the slot has confirmed
+    lsn: str | None  # the LSN that the topics have reached
+    confirmed_lsn: str | None  # the slot's confirmed LSN
     server_lsn: str
     lag_bytes: int | None
     missing_bytes: int
@@ -52,10 +52,10 @@ class CaptureStatus(NamedTuple):
     reading: list[str]  # tables that are not completely read yet
     kept_bytes: int | None  # WAL that the server keeps for the slot
     is_failover: bool  # whether standbys may have the slot, too
-    lag_s: float | None  # for how long the topics may have lacked a change
+    lag_s: float | None  # the time for which the topics may have lacked a change
     records: int | None  # written by the last process
-    transactions: int | None  # of the database, that it has written
-    restarts: int | None  # of its connections
+    transactions: int | None  # the database transactions that it has written
+    restarts: int | None  # the number of times that it has reconnected
 
 
 def setup(options: CaptureOptions) -> list[str]:

@@ -48,7 +48,7 @@ _SILENT_S: Final = 1.0
 #: The interval of checks of catalog and log, for events that the stream does not show.
 LOOK_S: Final = 10.0
 _SAMPLE_S: Final = 1.0
-#: The fewest messages that are taken together: one by one, fewer are taken sooner.
+#: The fewest messages that are converted together: fewer are converted faster one by one.
 FEW: Final = 100
 
 
@@ -135,7 +135,7 @@ class Following:
             self._commit()
 
     def _go_on(self, has_more: bool) -> None:
-        """Do what is due between transactions."""
+        """Do the pending work between transactions."""
         pace, output = self._pace, self._output
         if self._changes.in_transaction:
             return

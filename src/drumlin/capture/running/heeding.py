@@ -1,4 +1,4 @@
-"""Finds in the log what commands, or another capture of this name, want of a running capture."""
+"""Finds requests to a running capture in the log, from commands or from another capture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from drumlin.capture.log.output import Output
 from drumlin.capture.log.position import Definition
 
-#: Whoever fences a capture has written why in this time.
+#: The time within which a process that fences a capture writes its reason to the log.
 _EXPLAINED_S: Final = 1.0
 _LOOK_S: Final = 0.05
 
@@ -33,10 +33,12 @@ def heed(output: Output, definition: Definition, run: str) -> None:
 def await_reason(
     output: Output, definition: Definition, run: str, should_stop: Callable[[], bool]
 ) -> None:
-    """Find out why the capture was fenced: whoever has done that writes it afterwards.
+    """Wait for the reason why the capture was fenced, which the other process writes afterwards.
+
+    Returns if there is none in time, for example after the broker has aborted a transaction.
 
     Raises:
-        BeginAgain: as of `heed`. Else it is not known, as when the broker has ended a transaction.
+        BeginAgain: as from `heed`.
     """
     until_s = time.monotonic() + _EXPLAINED_S
     while not should_stop() and time.monotonic() < until_s:

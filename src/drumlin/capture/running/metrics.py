@@ -1,4 +1,4 @@
-"""What a capture tells Prometheus of its progress."""
+"""The metrics of a capture's progress, for Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def served(address: str | None, name: str, progress: Progress) -> Iterator[None]
     """Serve the progress of the capture `name` at HOST:PORT while the block runs; None: do not.
 
     Raises:
-        CaptureRefused: the address is none, or cannot be listened on.
+        CaptureRefused: the address is invalid, or cannot be listened on.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -33,7 +33,7 @@ def served(address: str | None, name: str, progress: Progress) -> Iterator[None]
 
 
 class _Collector:
-    """The collector that the library calls for each answer."""
+    """The collector that the library calls for each request."""
 
     def __init__(self, name: str, progress: Progress) -> None:
         self._name, self._progress = name, progress

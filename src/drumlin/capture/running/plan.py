@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """Of the server that was looked at."""
+        """The identity of the server that was checked."""
         return Identity(self.server.system_id, self.server.timeline)
 
     def definition(self, prefix: str, own_topic: str, form: str) -> Definition:

@@ -1,6 +1,6 @@
-"""What a capture knows of its own progress, for metrics and `status`. Pure.
+"""The progress of a capture, for metrics and `status`. Pure.
 
-The capture's thread changes it; other threads may read it at any moment.
+The capture's thread updates it; other threads may read it at any moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SAMPLES_MAX: Final = 512
 
 
 class Phase(StrEnum):
-    """What a capture is doing."""
+    """The present activity of a capture."""
 
     STARTING = "starting"
     SNAPSHOT = "snapshot"
@@ -31,7 +31,7 @@ class Progress:
         self.phase = Phase.STARTING
         self.records = self.transactions = self.commits = self.restarts = 0
         self.unread_tables = 0
-        #: As of the last sample; None: there is none yet.
+        #: The values of the last sample; None: there is none yet.
         self.lag_bytes: int | None = None
         self.kept_bytes: int | None = None
         self._since_ms = now_ms
@@ -42,7 +42,7 @@ class Progress:
         self._ahead: deque[tuple[int, int]] = deque()  # samples that the topics have not reached
 
     def began(self, phase: Phase) -> None:
-        """Record that the capture does something else now."""
+        """Record that the capture has entered another phase."""
         self.phase = phase
         if phase is not Phase.STREAM:
             self._ahead.clear()  # the next server may have another timeline
@@ -75,14 +75,14 @@ class Progress:
         self.transactions += transactions
 
     def lag_s(self, now_ms: int) -> float | None:
-        """For how long the topics have lacked a change; None: they have not been complete yet."""
+        """The time for which the topics have lacked a change; None: never complete so far."""
         if self._is_current:
             return 0.0
         since_ms = self._behind_since_ms
         return None if since_ms is None else max(now_ms - since_ms, 0) / 1000
 
     def counts(self, records: int = 0, transactions: int = 0) -> Counts:
-        """The counts that hold once these are committed as well."""
+        """The counts, including these records and transactions, which are about to be committed."""
         return Counts(
             self._since_ms,
             self.records + records,

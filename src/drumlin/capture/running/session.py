@@ -64,7 +64,7 @@ class Session:
         #: By oid, tables reported as not captured: what `plan.why_not` said of them.
         self._left_out: dict[int, str | None] = {}
         self._has_begun = self._is_paused_told = self._is_failover_told = False
-        #: Whether database and log were ever reached, so that their addresses must be right.
+        #: Whether database and log were ever reached, so their addresses must be right.
         self.has_connected = self.has_reached_log = False
         #: The number of commits since the process began: it shows progress.
         self.commits = 0
@@ -155,7 +155,7 @@ class Session:
         return position, outputs.read_definition(self._client, self._names)
 
     def _check_not_replaced(self) -> None:
-        """Make sure that this process does not fence a process that has replaced it."""
+        """Check that no other process has replaced this one, which must then not fence it."""
         if self._has_begun:
             if not outputs.has_own_topic(self._client, self._names):
                 raise CaptureReplaced("this capture was removed meanwhile")
@@ -165,7 +165,7 @@ class Session:
 
     def _go_with(self, connection: psycopg.Connection[Any], output: Output) -> None:
         names, should_stop = self._names, self.options.should_stop
-        # The predecessor is fenced, so position and definition cannot change any more.
+        # The predecessor is fenced, so position and definition can no longer change.
         position = outputs.read_position(self._client, names)
         definition = outputs.read_definition(self._client, names)
         is_anew = position is None or position.lsn is None
@@ -260,7 +260,7 @@ class Session:
         definition: Definition,
         reached: Position,
     ) -> Definition:
-        """The definition with what has changed meanwhile without a trace in the stream."""
+        """The definition with changes made meanwhile that the stream does not show."""
         ids, leaves = output.topic_ids(definition.topics), catalog.leaves(connection)
         has_older_rows = partial(catalog.has_older_rows, connection, self.options.should_stop)
         now, told = watching.with_topics(definition, ids)
@@ -289,16 +289,16 @@ class Session:
         self._is_failover_told = True
 
     def _check_slot(self, connection: psycopg.Connection[Any], lsn: int) -> None:
-        """Make sure that the slot has all changes after this LSN, now that nobody can advance it.
+        """Check that the slot has all changes after this LSN, now that nobody can advance it.
 
-        The server does not refuse an earlier LSN than the slot's: it begins at the slot's.
+        The server does not refuse an LSN before the slot's: it silently begins at the slot's.
         """
         slot = catalog.slot(connection, self._names.slot)
         if slot is None or parse_lsn(slot.confirmed_lsn or "0/0") > lsn:
             raise BeginAgain
 
     def _check_not_fenced(self) -> None:
-        """Make sure that a predecessor does not replace the slot of the capture that fenced it."""
+        """Check that this capture was not fenced: it must not replace its successor's slot."""
         position = outputs.read_position(self._client, self._names)
         if position is None or position.run != self.run:
             raise BeginAgain

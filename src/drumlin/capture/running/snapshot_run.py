@@ -60,7 +60,7 @@ class SnapshotRun:
     def take(
         self, connection: psycopg.Connection[Any], found: Found, definition: Definition
     ) -> tuple[int, Definition]:
-        """Copy all tables; returns the LSN at which the stream continues, and what was copied.
+        """Copy all tables; returns the LSN at which the stream continues, and the definition.
 
         Raises:
             DatabaseLost, CaptureError, ClientError, BeginAgain: the snapshot must be taken again.

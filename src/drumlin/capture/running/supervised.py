@@ -93,7 +93,7 @@ def _run(options: CaptureOptions, session: Session, progress: Progress) -> None:
 
 
 def _may_return(session: Session, error: Exception) -> bool:
-    """Whether the lost server was reached before, so that its address is not simply wrong."""
+    """Whether the lost server was reached before, so its address is not simply wrong."""
     if isinstance(error, (DatabaseChanged, RegistryUnavailable)):
         return session.commits > 0
     if isinstance(error, DatabaseLost):

@@ -1,7 +1,7 @@
-"""Notices what the stream does not show: topics made anew, and partitions that come or go. Pure.
+"""Detects changes that the stream does not show: recreated topics, and changed partitions. Pure.
 
-The definition remembers the topics' ids and the partitions, so what happened while the capture was
-not running is noticed as well.
+The definition has the topics' ids and the partitions, so changes made while the capture was not
+running are detected as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.capture.log.position import Definition
 def with_topics(
     definition: Definition, ids: Mapping[str, str | None]
 ) -> tuple[Definition, list[str]]:
-    """The definition with these topic ids: a table whose topic has another one must be read again.
+    """The definition with these topic ids: a table whose topic has a new id must be read again.
 
     Returns:
         The definition, and a sentence for each of these tables.
@@ -37,7 +37,7 @@ def with_topics(
 
 
 def has_lost_topic(definition: Definition, ids: Mapping[str, str | None]) -> bool:
-    """Whether a topic was deleted, or deleted and made anew. `ids`: of the topics that exist."""
+    """Whether a topic was deleted or recreated. `ids`: the ids of the topics that exist."""
     return any(
         each.topic not in ids or ids[each.topic] not in (None, each.topic_id)
         for each in definition.tables
@@ -50,7 +50,7 @@ def with_leaves(
 ) -> tuple[Definition, list[str]]:
     """The definition with these partitions of the database's tables.
 
-    `has_older_rows`: whether a partition has rows from before it became one; None: not known.
+    `has_older_rows`: whether a partition has rows from before it was attached; None: unknown.
 
     Returns:
         The definition, and a sentence for each table whose topic may differ from it now.

@@ -15,7 +15,7 @@ _DEPTH_MAX: Final = 6
 
 
 class NoArray(ValueError):
-    """The text is no array."""
+    """The text is not an array."""
 
 
 def parse_array(text: str, delimiter: str = ",") -> Elements:

@@ -1,4 +1,4 @@
-"""The form of captured records: how keys and rows are written, and read from a topic. Pure."""
+"""The form of captured records: the encoding and decoding of keys and rows. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBJECT: Final = Frame("{", ",", "}")
 
 
 class Around(NamedTuple):
-    """What stands before and after a row's columns in a record, and the record's headers."""
+    """The text before and after a row's columns in a record, and the record's headers."""
 
     start: Part
     end: Part
@@ -25,13 +25,13 @@ class Around(NamedTuple):
 
 
 class Form(Protocol):
-    """What a capture writes: records that hold rows, of which it compares and takes columns."""
+    """The form of a capture's records, which hold rows whose columns can be read back."""
 
-    #: Kept in the capture's definition: other forms do not go on with its topics.
+    #: The name in the capture's definition; a capture with another form is refused.
     name: str
-    #: Whether a row is written as it is, so that `written` need not be called.
+    #: Whether a row is written unchanged, so that `written` need not be called.
     is_bare: bool
-    #: Whether a tombstone follows what tells of a deleted row.
+    #: Whether a tombstone follows the record of a delete.
     has_tombstones: bool
 
     def rows_of(
@@ -44,20 +44,20 @@ class Form(Protocol):
     ) -> RowFormat:
         """The format of a table's rows, until it is altered.
 
-        `schema`: the first part of the table's name; by default that before the first point.
+        `schema`: the first part of the table's name; by default the part before the first dot.
         """
 
     def written(self, record: Record, place: Place) -> Iterable[Record]:
-        """The records to be written for one whose value is a row."""
+        """The records to write for a record whose value is a row."""
 
     def around(self, topic: str, frame: Frame, op: Op, place: Place) -> Around:
-        """What `written` has around the one row of this frame that it tells of a change.
+        """The text that `written` puts around the only row of a change, and the headers.
 
-        `op`: of a delete only if rows of the form have one before. No read.
+        `op`: a delete only if the form writes the row before a change; never a read.
         """
 
     def read(self, key: bytes, value: bytes | None) -> tuple[Data, Data | None]:
-        """The key and the row of a record that was written.
+        """The key and the row of a written record.
 
         Raises:
             ValueError: another program, or another form, has written it.

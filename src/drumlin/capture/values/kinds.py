@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Sort(StrEnum):
-    """What the values are, and how their text is written."""
+    """The sort of values, which determines the format of their text."""
 
     BOOLEAN = "boolean"  # t, f
     INT16 = "int16"  # -7
@@ -48,7 +48,7 @@ class Kind(NamedTuple):
     symbols: tuple[str, ...] = ()  # of an enum
     element: Kind | None = None  # of an array
     delimiter: str = ","  # of an array
-    #: What the database calls the type.
+    #: The database's name of the type.
     name: str = ""
 
 

@@ -24,7 +24,7 @@ class BadText(ValueError):
 
 
 class UnknownSymbol(BadText):
-    """The text is no symbol of an enum that is known: the enum has got it since."""
+    """The text is not a known symbol of its enum: the symbol was added since."""
 
 
 def json_converter(kind: Kind) -> Convert:

@@ -1,4 +1,4 @@
-"""A change on its way to the log: a row, its topic and key, and what was done to it. Pure."""
+"""A change to be written to the log: a row, its topic and key, and the operation. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 #: A part of a record: text is written as UTF-8.
 Data: TypeAlias = str | bytes
-#: Where a change comes from, in the database's own terms: position, transaction, `snapshot`.
+#: The source of a change, in the database's terms: position, transaction, `snapshot`.
 Place: TypeAlias = Mapping[str, Any]
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Op(StrEnum):
-    """What was done to a row, as Debezium writes it."""
+    """The operation on a row, in Debezium's notation."""
 
     CREATE = "c"
     UPDATE = "u"
@@ -31,7 +31,7 @@ class Record(NamedTuple):
     value: Data | None
     time_ms: int | None  # of the source's commit
     op: Op = Op.CREATE
-    before: Data | None = None  # the row before, if the source tells it and the form wants it
+    before: Data | None = None  # the row before, if the source has it and the form needs it
     headers: Headers = ()
 
 
@@ -46,11 +46,11 @@ class Columns(NamedTuple):
 
 
 def place_of(database: str, snapshot: str, lsn: int) -> Place:
-    """Where rows come from that are read now."""
+    """The place of rows that are read from a table now."""
     now_us = time.time_ns() // 1000
     return {"db": database, "ts_us": now_us, "snapshot": snapshot, "lsn": lsn}
 
 
 def shown(data: Data) -> str:
-    """A key or a row in a message, cut short."""
+    """A key or a row for a message, truncated."""
     return (data if isinstance(data, str) else repr(data))[:200]

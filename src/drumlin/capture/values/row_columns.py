@@ -1,7 +1,7 @@
 """Converts many rows of one format at once, column by column. Needs Arrow.
 
 The result is byte for byte that of `RowFormat`, whose converters are called for each distinct text
-of a column. Text that is JSON already, or between quotes, is not even looked at one by one.
+of a column. Text that is already JSON, or only needs quotes, is not processed one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _table(those: bytes) -> NDArray[np.bool_]:
     return np.isin(np.arange(256), list(those))
 
 
-#: Bytes that JSON writes otherwise in a string.
+#: Bytes that JSON escapes in a string.
 _IS_ESCAPED: Final = _table(bytes(range(0x20)) + b'"\\')
 _IS_OF_INTEGER: Final = _table(b"-0123456789")
 
@@ -49,7 +49,7 @@ def keys(rows: RowFormat, columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def values(rows: RowFormat, columns: Sequence[pa.Array], start: Piece, end: Piece) -> pa.Array:
-    """The rows as they are written, between these starts and ends.
+    """The encoded rows, each between its start and its end.
 
     Raises:
         ValueError: a value does not fit its column's type.
@@ -59,7 +59,7 @@ def values(rows: RowFormat, columns: Sequence[pa.Array], start: Piece, end: Piec
 
 
 def repeated(those: Sequence[bytes], which: Numbers) -> Piece:
-    """For each row, that of these which has its number."""
+    """For each row, the element of `those` with the row's number in `which`."""
     if len(set(those)) == 1:
         return those[0]
     return pa.array(those, _BINARY).take(pa.array(which))

@@ -1,7 +1,7 @@
 """Converts rows to record keys and values, in the form that a capture writes. Pure.
 
-A row is its columns in the table's order, each converted by itself. So a column that a change does
-not send is taken over from an earlier row as it was written.
+A row is its columns in the table's order, each converted by itself. So if a change lacks a column,
+the column is copied from an earlier row, without conversion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from drumlin.capture.messages.pgoutput import UNCHANGED, Value
 from drumlin.capture.values.plain import UnknownSymbol
 from drumlin.capture.values.record import Data
 
-#: Text in all parts of a format, or bytes in all of them.
+#: All parts of a format are text, or all are bytes.
 Part: TypeAlias = Any
 
 
@@ -23,11 +23,11 @@ class BadValue(CaptureError):
 
 
 class TypesChanged(BadValue):
-    """A value that its type has got since the database's types were read."""
+    """A value is not in its type as it was read from the database, so the type has changed."""
 
 
 class StillUnknown(LookupError):
-    """An unchanged large value, which the server did not send, is in no earlier row either."""
+    """An unchanged large value that the server did not send is missing in all earlier rows, too."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -35,7 +35,7 @@ class StillUnknown(LookupError):
 
 
 class Field(NamedTuple):
-    """A column: what precedes its value, how its text is converted, and its null as a whole."""
+    """A column: the text before its value, the conversion of a value, and the whole for a null."""
 
     name: str
     label: Part
@@ -44,7 +44,7 @@ class Field(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What stands around the columns of a row."""
+    """The text before, between and after the columns of a row."""
 
     start: Part
     between: Part
@@ -54,10 +54,10 @@ class Frame(NamedTuple):
 class RowFormat:
     """The format of one table's rows, until the table is altered.
 
-    `earlier`: the columns of a row that a format of the same form has written, each with its label
-    as it would be written now; those that would be written otherwise are left out. It raises
-    ValueError if another program has written the row. `has_before`: whether the row before a change
-    is written.
+    `earlier`: returns the columns of an earlier row of the same form, each with its label, encoded
+    as they would be now; columns that are encoded differently now are left out. It raises
+    ValueError if another program has written the row. `has_before`: whether the row before a
+    change is written.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RowFormat:
         return found
 
     def value(self, row: Sequence[Value], before: Mapping[str, Part] | None = None) -> Data:
-        """The row as it is written.
+        """The encoded row.
 
         `before`: the columns' earlier values, from `earlier`, for unchanged values that were not
         sent.
@@ -110,7 +110,7 @@ class RowFormat:
         parts: list[Part] = []
         name = ""
         try:
-            # The loop's variable tells the column of an error.
+            # On an error, the loop's variable has the column.
             for (name, label, convert, null), text in zip(self.fields, row):  # noqa: B905
                 if text is None:
                     parts.append(null)

@@ -65,7 +65,7 @@ _PRECISE: Final = frozenset(
 )
 _INTEGERS: Final = frozenset({20, 21, 23, 26})
 _TEXTS: Final = frozenset({25, 1043})
-#: What is added to the modifier of a type that has one.
+#: The constant that PostgreSQL adds to the modifier of such a type.
 _HEADER: Final = 4
 _SCALE_BITS: Final = 11
 
@@ -113,7 +113,7 @@ class Types:
         if info is None or depth > 16:
             return TEXT._replace(name=name)
         if info.base_oid:
-            # The modifier of an array of a domain is the domain's own.
+            # For an array of a domain, the modifier is that of the domain.
             return self._kind(info.base_oid, info.modifier, depth + 1)
         if info.element_oid:
             element = self._kind(info.element_oid, modifier, depth + 1)

@@ -1,1 +1,1 @@
-"""Commands about who may do what: users, ACLs, certificates."""
+"""Commands for users, ACLs and certificates."""

@@ -1,4 +1,4 @@
-"""The options by which commands name principals, operations and resources, and what they mean."""
+"""The options that name principals, operations and resources, and their parsing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Hosts = Annotated[
 
 
 class Question(NamedTuple):
-    """Whether a principal may do something."""
+    """A question to decide: whether a principal may do an operation on a resource."""
 
     principal: str
     operation: Operation
@@ -61,7 +61,7 @@ class Question(NamedTuple):
 
 
 class ResourceOptions(NamedTuple):
-    """The resources of a command line."""
+    """The resources that a command line names."""
 
     topics: list[str] | None
     groups: list[str] | None
@@ -74,10 +74,10 @@ class ResourceOptions(NamedTuple):
         return any(self)
 
     def named(self) -> list[tuple[Kind, str]]:
-        """Kind and name of each.
+        """The kind and name of each resource.
 
         Raises:
-            Failure: there is none.
+            Failure: no resource is named.
         """
         found = [*self._named()]
         if not found:
@@ -100,7 +100,7 @@ class ResourceOptions(NamedTuple):
         pattern: Pattern,
         permission: Permission,
     ) -> list[tuple[Target, Rule]]:
-        """Each rule for each resource.
+        """The ACLs: each rule for each resource.
 
         Raises:
             Failure: a resource has no such operation, or there is no resource.
@@ -136,7 +136,7 @@ class ResourceOptions(NamedTuple):
         operations: Sequence[Operation] = (),
         pattern: int | None = None,
     ) -> list[AclFilter]:
-        """What matches any of all that is given; without anything, everything."""
+        """Filters for every combination of the given values; without any, one that matches all."""
         resources: list[tuple[int, str | None]] = [*self._named()]
         whose: Sequence[str | None] = principals or [None]
         which: Sequence[int] = operations or [_ANY]
@@ -153,7 +153,7 @@ def principals_of(
 ) -> list[str]:
     """
     Raises:
-        Failure: there is none, though one is needed, or one has no type.
+        Failure: none is given, though one is needed, or one has no type.
     """
     for each in principals or ():
         if not all(each.partition(":")):
@@ -167,7 +167,7 @@ def principals_of(
 def operations_of(words: list[str] | None) -> list[Operation]:
     """
     Raises:
-        Failure: a word means none.
+        Failure: a word is not an operation.
     """
     known = {word(each): each for each in Operation}
     for each in words or ():

@@ -13,14 +13,14 @@ from drumlin.wire.protocol.create_acls import AclCreation, CreateAclsRequest
 from drumlin.wire.protocol.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from drumlin.wire.protocol.describe_acls import DescribeAclsRequest
 
-#: The pattern of a filter that finds all that applies to a name.
+#: The pattern type of a filter that finds all ACLs which apply to a name.
 MATCH: Final = 2
 
 
 def create(cluster: Cluster, acls: Sequence[tuple[Target, Rule]]) -> None:
     """
     Raises:
-        KafkaError: one of them was refused; the others are there.
+        KafkaError: one of them was refused; the others were created.
     """
     creations = tuple(
         AclCreation(
@@ -40,7 +40,7 @@ def create(cluster: Cluster, acls: Sequence[tuple[Target, Rule]]) -> None:
 
 
 def find(cluster: Cluster, filters: Iterable[AclFilter]) -> list[tuple[Target, Rule]]:
-    """All that any filter matches, each once."""
+    """All ACLs that any of the filters matches, each once."""
     found: dict[tuple[Target, Rule], None] = {}
     for each in filters:
         request = DescribeAclsRequest(
@@ -60,10 +60,10 @@ def find(cluster: Cluster, filters: Iterable[AclFilter]) -> list[tuple[Target, R
 
 
 def delete(cluster: Cluster, filters: Iterable[AclFilter]) -> list[tuple[Target, Rule]]:
-    """Remove all that any filter matches, and return that.
+    """Delete all ACLs that any of the filters matches, and return them.
 
     Raises:
-        KafkaError: some were not removed.
+        KafkaError: some were not deleted.
     """
     wanted = tuple(
         DeleteAclsFilter(
@@ -88,10 +88,10 @@ def delete(cluster: Cluster, filters: Iterable[AclFilter]) -> list[tuple[Target,
 
 
 def _acl(resource: Any, acl: Any) -> tuple[Target, Rule]:
-    """The ACL in an answer.
+    """The ACL in a response.
 
     Raises:
-        ValueError: it has a number that is not known here.
+        ValueError: it has an unknown number.
     """
     target = Target(
         Kind(resource.resource_type), Pattern(resource.pattern_type), resource.resource_name

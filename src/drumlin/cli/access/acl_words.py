@@ -1,4 +1,4 @@
-"""ACLs in words, and as rows."""
+"""Formats ACLs as sentences, and as rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drumlin.cli.terminal.output import Row
 
 
 def word(member: enum.Enum) -> str:
-    """A member of an enumeration as commands write it: `describe-configs`."""
+    """A member of an enumeration in the form of the command line: `describe-configs`."""
     return member.name.lower().replace("_", "-")
 
 
@@ -26,7 +26,7 @@ def as_row(target: Target, rule: Rule) -> Row:
 
 
 def in_words(target: Target, rule: Rule) -> str:
-    """One line, as `allow User:alice read on topics that begin with 'raw.'`."""
+    """The ACL in one line, as `allow User:alice read on topics that begin with 'raw.'`."""
     said = f"{word(rule.permission)} {rule.principal} {word(rule.operation)} on {_named(target)}"
     return said if rule.host == ANY_NAME else f"{said} from {rule.host}"
 

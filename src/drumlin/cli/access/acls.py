@@ -1,4 +1,4 @@
-"""`drumlin acls`: who may do what."""
+"""`drumlin acls`: add, list, remove and check ACLs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def add(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Allow users operations on topics, groups and more: each user each operation on each.
+    """Allow users operations on topics, groups and more: every operation for every user.
 
     Read, write, delete and alter include describe.
     """
@@ -109,7 +109,7 @@ def list_acls(
 ) -> None:
     """List ACLs: all, those of users, or those that apply to resources.
 
-    With names, those by prefixes and for all names are listed, too.
+    With names, the ACLs by prefix and for all names are listed, too.
     """
     resources = ResourceOptions(topics, groups, transactional_ids, cluster, tokens)
     filters = resources.filters(principals_of(users, principals), pattern=acl_requests.MATCH)
@@ -141,7 +141,7 @@ def remove(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the ACLs with all that is given; what is not given may be anything."""
+    """Remove the ACLs that match all given options; an option that is left out matches any."""
     resources = ResourceOptions(topics, groups, transactional_ids, cluster, tokens)
     named = principals_of(users, principals)
     if not (named or resources.are_given):
@@ -190,9 +190,9 @@ def check(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say whether users may do operations, and which rule says so; exit code 1 if they may not.
+    """Show whether users may do operations, and which rule decides; exit code 1 if they may not.
 
-    It is decided by the ACLs and the settings of the cluster, as a broker does.
+    The command decides by the ACLs and the settings of the cluster, as a broker does.
     """
     resources = ResourceOptions(topics, groups, transactional_ids, cluster, tokens)
     asked = resources.questions(

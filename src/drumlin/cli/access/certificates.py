@@ -1,7 +1,7 @@
-"""`drumlin certificates`: the authority that `drumlin server --secure` has made, and what it has
-issued.
+"""`drumlin certificates`: the certificate authority of `drumlin server --secure`, and the
+certificates that it has issued.
 
-They are files in the data directory; no broker is asked.
+The commands work on files in the data directory, without a request to a broker.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Hosts = Annotated[
 
 
 class Step(enum.StrEnum):
-    """A step of an exchange of the authority."""
+    """A step of the rotation of the authority."""
 
     TRUST = "trust"
     ISSUE = "issue"
     DROP = "drop"
 
 
-#: What the operator does before the next step.
+#: The operator's tasks before the next step.
 _AFTER: Final = {
     Step.TRUST: "give ca.pem to all clients, or client.properties; then: rotate issue",
     Step.ISSUE: "issue the certificates of clients anew, if there are any; then: rotate drop",
@@ -54,7 +54,7 @@ _AFTER: Final = {
 
 @app.add(epilog=examples("drumlin certificates show --data ./data"))
 def show(data: Data, as_json: AsJson = False) -> None:
-    """Show what authorities' and brokers' certificates say, and how long they are good."""
+    """Show the certificates of authorities and brokers, and how long they are valid."""
     from drumlin.securing.authority import read_certificate, split_certificates
     from drumlin.securing.client_files import CA
     from drumlin.securing.issuing import BROKER, brokers_in
@@ -77,9 +77,10 @@ def show(data: Data, as_json: AsJson = False) -> None:
     )
 )
 def renew(data: Data, hosts: Hosts = None, as_json: AsJson = False) -> None:
-    """Issue brokers' certificates anew, for the hosts that they have, and the machine's names.
+    """Renew the brokers' certificates, for their present hosts and the machine's names.
 
-    A broker that runs takes it within seconds. Clients need nothing new: they trust the authority.
+    A running broker uses the new one within seconds. Clients need no change: they trust the
+    authority.
     """
     from drumlin.securing.authority import read_certificate
     from drumlin.securing.issuing import BROKER, brokers_in, issue_broker
@@ -113,11 +114,11 @@ def rotate(
     data: Data,
     as_json: AsJson = False,
 ) -> None:
-    """Exchange the authority for another, in three steps, while brokers and clients work.
+    """Replace the authority by a new one, in three steps, without stopping brokers or clients.
 
-    `trust` makes the other one; brokers, and clients that get ca.pem then, trust both. `issue`
-    gives brokers certificates of it, and ends the key of the former one. `drop` takes the former
-    one from ca.pem. Brokers that run take each step within seconds.
+    `trust` makes the new one; brokers, and clients that get the new ca.pem, trust both. `issue`
+    gives brokers certificates of the new one, and deletes the key of the old one. `drop` removes
+    the old one from ca.pem. Running brokers apply each step within seconds.
     """
     from drumlin.securing import rotation
 
@@ -147,7 +148,7 @@ def issue(
     hosts: Hosts = None,
     as_json: AsJson = False,
 ) -> None:
-    """Issue a certificate: for a client that shows one, or for another broker with --host."""
+    """Issue a certificate for a client that authenticates by TLS, or with --host for a broker."""
     from drumlin.securing.authority import read_certificate
     from drumlin.securing.private_files import write_private
 
@@ -185,7 +186,7 @@ def _authority(data: Path) -> Authority:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Errors of files as one line."""
+    """Report errors of files in one line."""
     from drumlin.config.config_error import ConfigError
     from drumlin.securing.authority import UnusableCertificate
 

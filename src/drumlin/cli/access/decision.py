@@ -1,4 +1,4 @@
-"""Whether somebody may do something, and why: decided here, by a cluster's ACLs and settings."""
+"""Decides whether a principal may do an operation, and why, by a cluster's ACLs and settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WITHOUT_ACLS: Final = "allow.everyone.if.no.acl.found"
 
 
 class Decision(NamedTuple):
-    """An answer, and what it comes from. `acl`: the one that has decided."""
+    """A decision and its reason. `acl`: the ACL that has decided."""
 
     question: Question
     is_allowed: bool
@@ -52,7 +52,7 @@ class Decision(NamedTuple):
 def decide(cluster: Cluster, question: Question, host: str) -> Decision:
     """
     Raises:
-        KafkaError: the one who asks may not see ACLs.
+        KafkaError: the user of this command may not see ACLs.
     """
     asked = AclFilter(question.kind, question.name, acl_requests.MATCH, None, None, _ANY, _ANY)
     found = acl_requests.find(cluster, [asked])
@@ -79,7 +79,7 @@ def decide(cluster: Cluster, question: Question, host: str) -> Decision:
 
 
 def _settings(cluster: Cluster) -> dict[str, str | None]:
-    """The two settings of the authorizer; None for what the cluster does not tell."""
+    """The two settings of the authorizer; None if the cluster does not return one."""
     found: dict[str, str | None] = dict.fromkeys((_SUPER_USERS, _WITHOUT_ACLS))
     node_id = cluster.broker_ids[0]
     resource = DescribeConfigsResource(

@@ -1,4 +1,4 @@
-"""Passwords, from where no other process sees them: a prompt, standard input, or a file."""
+"""Reads passwords where no other process can see them: from a prompt, standard input or a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_password(user: str, file: Path | None) -> Secret:
     """The new password of a user.
 
     Raises:
-        Failure: there is none, or two that were typed differ.
+        Failure: there is none, or the two typed passwords differ.
     """
     if file is not None:
         return _first_line(_content(file), f"{file} has")

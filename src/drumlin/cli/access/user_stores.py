@@ -1,4 +1,4 @@
-"""Where users are: in a running cluster, or in the metadata of a broker that does not run."""
+"""Stores of users: a running cluster, or the metadata of a broker that does not run."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from drumlin.wire.protocol.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 
-#: Numbers of mechanisms in requests.
+#: The numbers of SCRAM mechanisms in requests.
 NUMBERS: Final[Mapping[str, int]] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 class UserStore(Protocol):
-    """Users with passwords."""
+    """A store of users with passwords."""
 
     def users(self) -> dict[str, dict[str, int]]:
         """The iterations of each mechanism of each user."""
         ...
 
     def put(self, user: str, password: Secret, mechanisms: Collection[str]) -> None:
-        """Give a user, who may be new, this password."""
+        """Set the password of a user, who may be new."""
         ...
 
     def remove(self, user: str, mechanisms: Collection[str]) -> None:
-        """Remove a user, who has these mechanisms."""
+        """Remove a user with these mechanisms."""
         ...
 
 
@@ -49,7 +49,7 @@ def user_store(
     """The users of a cluster, or those in a data directory.
 
     Raises:
-        Failure: a broker runs on the directory, or it cannot be used.
+        Failure: a broker runs on the directory, or the directory cannot be used.
     """
     if data is None:
         with connect(bootstrap, command_config) as cluster:
@@ -113,7 +113,7 @@ class _ClusterUsers:
             self._alter(user, deletions=(deletion,), upsertions=())
 
     def _alter(self, user: str, **changes: Any) -> None:
-        # Apache Kafka takes one change of a user in a request.
+        # Apache Kafka accepts one change of a user per request.
         request = AlterUserScramCredentialsRequest(**changes)
         response = self._cluster.ask_controller("alter_user_scram_credentials", request)
         result = only(response.results, f"the change of user {user}")

@@ -1,4 +1,4 @@
-"""`drumlin users`: who can log in by SCRAM, and by which password."""
+"""`drumlin users`: the users who can log in by SCRAM, and their passwords."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def add(
 ) -> None:
     """Add a user, with a password from a prompt, from standard input, or from a file.
 
-    A new user may do nothing yet: `drumlin acls add` gives rights.
+    A new user has no rights yet: `drumlin acls add` grants them.
     """
     wanted = _mechanisms(mechanisms)
     with user_store(data, bootstrap, command_config) as store:
@@ -89,7 +89,7 @@ def passwd(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the password of a user, for the mechanisms that the user has.
+    """Change the password of a user, for all of the user's mechanisms.
 
     Who is logged in stays so. If it is the user of --config, that file gets the new password, and
     so do client.json and kcat.conf beside it; likewise those in --data.
@@ -129,7 +129,7 @@ def remove(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove users. Their ACLs stay: `drumlin acls remove --user NAME` removes them."""
+    """Remove users. Their ACLs stay: `drumlin acls remove --user NAME` removes those."""
     confirm(f"Remove {', '.join(names)}?", yes)
     with user_store(data, bootstrap, command_config) as store:
         known = store.users()

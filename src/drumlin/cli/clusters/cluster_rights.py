@@ -1,4 +1,4 @@
-"""`drumlin cluster secure-zookeeper`: close the nodes that were made before brokers closed them."""
+"""`drumlin cluster secure-zookeeper`: restrict nodes that were created without access control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drumlin.zookeeper.access import ZooKeeperAccess
 
 _TIMEOUT_MS: Final = 18_000
-#: Consumers of before Kafka 0.9 write below it, as nobody: Kafka leaves it open, too.
+#: Consumers before Kafka 0.9 write below it, without a login: Kafka leaves it open, too.
 _OF_CONSUMERS: Final = "/consumers"
 
 
@@ -40,11 +40,11 @@ def secure_zookeeper(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let the brokers' user alone change what is in ZooKeeper, and read what is secret there.
+    """Let only the brokers' user change nodes in ZooKeeper, and read the secret ones.
 
-    With zookeeper.set.acl brokers create nodes so; this closes those that were made before.
+    With zookeeper.set.acl brokers create such nodes; this command restricts the older ones.
     Restart all brokers with the user, then with zookeeper.set.acl=true, and then run this, while
-    they run. Consumers' nodes of before Kafka 0.9, below /consumers, stay open.
+    they run. Nodes of consumers before Kafka 0.9, below /consumers, stay open.
     """
     from drumlin.metadata.zookeeper.session.session import Session
     from drumlin.metadata.zookeeper.states.reading import every_node

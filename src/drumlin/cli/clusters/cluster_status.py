@@ -103,7 +103,7 @@ def _practice(directory: Path) -> tuple[str, dict[int, str]]:
 
 
 def _administrators(directory: Path) -> Path | None:
-    """The file by which the administrator of a practice cluster connects, if it is secured."""
+    """The file with the administrator's settings to connect to a practice cluster, if secured."""
     from drumlin.securing.client_files import PROPERTIES
     from drumlin.securing.secured_cluster import is_secured
 

@@ -68,9 +68,9 @@ def up(
     get the same cluster again; --set and --racks are not remembered. cluster.json in DIR lists
     processes and addresses.
 
-    With --secure clients need TLS and a login, and users what ACLs allow them, as with `drumlin
-    server --secure`; how to connect as the user "admin" is in files in DIR. A cluster that was
-    secured stays so.
+    With --secure clients need TLS and a login, and ACLs decide what users may do, as with `drumlin
+    server --secure`; files in DIR have the settings to connect as the user "admin". A secured
+    cluster stays secured.
     """
     from drumlin.cli.practice.brokers import Configuration
     from drumlin.cli.practice.supervisor import run_cluster

@@ -1,4 +1,4 @@
-"""The security of a practice cluster: made before its processes start, and kept from then on."""
+"""The security of a practice cluster: created before its processes start, and kept from then on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drumlin.securing.secured_cluster import PlacedBroker, SecuredCluster, is_se
 def security_of(
     directory: Path, record: ClusterRecord, configuration: Configuration, *, is_asked_for: bool
 ) -> SecuredCluster | None:
-    """The security of a cluster; None if it has none, and none is asked for.
+    """The security of a cluster; None if the cluster is not secured, and is not to be.
 
     Raises:
         Failure: it cannot be secured.
@@ -31,5 +31,5 @@ def security_of(
 
 
 def placed(directory: Path, broker: MemberRecord) -> PlacedBroker:
-    """Where a broker is."""
+    """The data directory and the address of a broker."""
     return PlacedBroker(directory / f"broker-{broker.name}", broker.address)

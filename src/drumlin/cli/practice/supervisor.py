@@ -39,7 +39,7 @@ def run_cluster(
 ) -> int:
     """Run a cluster until a signal stops it; returns the exit code.
 
-    One that was secured once stays so.
+    A secured cluster stays secured.
 
     Raises:
         Failure: the cluster could not start.
@@ -118,7 +118,7 @@ class Supervisor:
     async def _put_users(self, security: SecuredCluster) -> None:
         """
         Raises:
-            Failure: ZooKeeper does not take them.
+            Failure: ZooKeeper refuses them.
         """
         try:
             await asyncio.to_thread(security.put_users, self._record.zookeeper.address)

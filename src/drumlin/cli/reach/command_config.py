@@ -30,7 +30,7 @@ def _choose(context: click.Context, path: Path | None) -> Path | None:
     if before is not None and not is_asked_for:
         path, is_asked_for = before, True
     if path is not None:
-        with contextlib.suppress(output.Failure):  # told when the rest is read
+        with contextlib.suppress(output.Failure):  # reported when the rest is read
             context.meta[FOUND_BOOTSTRAP] = _properties(path).get(_BOOTSTRAP), is_asked_for
     return path
 
@@ -47,7 +47,7 @@ def _option(*names: str) -> Option:
 
 
 def _choose_configs(context: click.Context, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The configurations of a topic; what is none is the file of the command."""
+    """The KEY=VALUE values, which are a topic's; another value is the command's file."""
     files = [each for each in values if "=" not in each]
     if len(files) > 1 or (files and not Path(files[0]).exists()):
         raise click.BadParameter(f"{files[-1]!r} is not KEY=VALUE")
@@ -57,7 +57,7 @@ def _choose_configs(context: click.Context, values: tuple[str, ...]) -> tuple[st
 
 
 CommandConfig = Annotated[Path | None, _option("--config", "--command-config")]
-#: For commands whose --config is first of all a topic's.
+#: For commands whose --config primarily means a topic's configuration.
 CommandConfigAlone = Annotated[Path | None, _option("--command-config")]
 TopicConfigs = Annotated[
     list[str] | None,

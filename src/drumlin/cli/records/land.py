@@ -1,7 +1,7 @@
-"""`drumlin land`: topics brought into tables and files of others, every record once.
+"""`drumlin land`: copies topics into external tables and files, every record once.
 
-What is said in a properties file may be said on the command line as well, which then counts. So a
-password need not be where others see it.
+All settings may be in a properties file, where other users cannot see a password; options on the
+command line take precedence over it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXAMPLES: Final = examples(
     "drumlin land --properties landing.properties --every 60",
     "drumlin land --properties landing.properties --status",
 )
-#: Where exceptions of targets' libraries come from, and what begins their stacks.
+#: The packages of targets' libraries, and the text with which their stack traces begin.
 _LIBRARIES: Final = ("_internal", "deltalake.", "pyiceberg.")
 _FRAMES: Final = re.compile(r"\s*(stack backtrace|0: )")
 _LONGEST: Final = 1000
@@ -54,9 +54,9 @@ _BOOTSTRAP: Final = "bootstrap.servers"
 _MODE: Final = "mode"
 _PARTITION: Final = "partition.by"
 _LOGIN: Final = "registry.user"
-_PASSWORD: Final = "registry.password"  # noqa: S105 - it is a name
+_PASSWORD: Final = "registry.password"  # noqa: S105 - a property's name
 _REGISTRY: Final = "registry.url"
-#: The properties of runs that are passed on as they are, by the argument of `land`.
+#: The properties that are passed on unchanged, by the argument of `land`.
 _TEXTS: Final = {
     "group": "group",
     "format": "values.format",
@@ -66,7 +66,7 @@ _TEXTS: Final = {
     "bad_records": "bad.records",
     "metrics_listener": "metrics.listener",
 }
-#: What AWS's environment and files do not say, by its name for `land`.
+#: The properties for S3, which override AWS's environment and files, by their names in `land`.
 _S3: Final = {
     "endpoint": "s3.endpoint",
     "region": "s3.region",
@@ -83,21 +83,21 @@ _KNOWN: Final = {
 
 
 class HowToLand(StrEnum):
-    """Every record as a row, or every key with its last value."""
+    """The mode: a row for every record, or for every key with its last value."""
 
     APPEND = "append"
     UPSERT = "upsert"
 
 
 class Apart(StrEnum):
-    """By which rows are kept apart."""
+    """The period by which rows are partitioned."""
 
     DAY = "day"
     HOUR = "hour"
 
 
 class ValuesAre(StrEnum):
-    """How values are written."""
+    """The format of values."""
 
     JSON = "json"
     AVRO = "avro"
@@ -105,7 +105,7 @@ class ValuesAre(StrEnum):
 
 
 class BadOnes(StrEnum):
-    """What becomes of records whose values cannot be decoded."""
+    """The handling of records whose values cannot be decoded."""
 
     FAIL = "fail"
     DROP = "drop"
@@ -113,17 +113,17 @@ class BadOnes(StrEnum):
 
 
 class _Asked(NamedTuple):
-    """What is to be landed, of file and command line."""
+    """The settings of a landing, from the file and the command line."""
 
     topics: list[str]
     to: str
     arguments: dict[str, Any]
-    #: Of `land` alone, and not of looking how far it is.
+    #: Settings that only `land` uses, not the display of its progress.
     of_runs: dict[str, Any]
 
     @property
     def checked(self) -> dict[str, Any]:
-        """What can be checked without Spark and servers."""
+        """The settings, checked as far as possible without Spark and servers."""
         given = {**self.arguments, **self.of_runs}
         return {
             name: each
@@ -244,7 +244,7 @@ def land(
     ] = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Add to tables or files what topics have and these have not, every record once.
+    """Copy the new records of topics to tables or files, every record once.
 
     Needs Spark, which runs on this machine unless PYSPARK_SUBMIT_ARGS says otherwise.
     """
@@ -281,7 +281,7 @@ def land(
         from drumlin.spark.landing.wanted import checked
 
         errors.enter_context(_of_target(without_password(asked.to)))
-        # Before Spark starts, which takes seconds: whatever is wrong.
+        # All checks come before Spark starts, which takes seconds.
         checked(asked.topics, asked.to, **asked.checked)
         now = landing.landed(asked.topics, asked.to, **asked.arguments)
         if status:
@@ -307,7 +307,7 @@ def land(
 def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
     """
     Raises:
-        click.UsageError: something is missing, or is not what it should be.
+        click.UsageError: a setting is missing or invalid.
     """
     for name, option in ((_TOPICS, "--topics"), (_TO, "--to")):
         if not given.get(name):
@@ -334,10 +334,10 @@ def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:
 
 
 def _properties(path: Path | None) -> dict[str, Any]:
-    """What a file says of the landing.
+    """The settings in a properties file.
 
     Raises:
-        output.Failure: it cannot be read, or says something that nobody asks for.
+        output.Failure: it cannot be read, or has an unknown property.
     """
     from drumlin.config.properties import decode_properties
     from drumlin.peer.security.properties import PREFIXES
@@ -385,7 +385,7 @@ def _switch(name: str, value: object) -> bool:
 
 
 def _registry(given: Mapping[str, Any]) -> SchemaRegistry | None:
-    """The registry with its login, which is in a file only."""
+    """The registry, with its login, which can only be in a file."""
     from drumlin.client.values.registry import SchemaRegistry
 
     if (url := given.get(_REGISTRY)) is None:
@@ -396,7 +396,7 @@ def _registry(given: Mapping[str, Any]) -> SchemaRegistry | None:
 
 
 def _short(text: str) -> str:
-    """A library's error in one line: without colours, and without where it was raised."""
+    """A library's error in one line, without colours and stack trace."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     said = itertools.takewhile(lambda line: not _FRAMES.match(line), lines)
     return " ".join(" ".join(said).split())[:_LONGEST]
@@ -406,7 +406,7 @@ def _short(text: str) -> str:
 def _of_target(to: str) -> Iterator[None]:
     """
     Raises:
-        output.Failure: what a target's library has raised, with the target's name.
+        output.Failure: an error of a target's library, with the target's name.
     """
     try:
         yield
@@ -418,7 +418,7 @@ def _of_target(to: str) -> Iterator[None]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What the landing raises, as one line for the user."""
+    """Report errors of the landing in one line."""
     try:
         yield
     except ModuleNotFoundError as error:

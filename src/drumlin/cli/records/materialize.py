@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: The interval of progress lines in a log; a terminal has a single line that changes.
 _TELL_S: Final = 60.0
-#: For how long the rate is measured.
+#: The time over which the rate is measured.
 _RATE_S: Final = 1.0
 _COLUMNS: Final = ("topic", "partition", "position", "end", "lag", "offsets_per_s")
 EXAMPLES: Final = examples(
@@ -153,21 +153,21 @@ def materialize(
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Errors of arguments, and of what is not installed, as those of the command line."""
+    """Report invalid arguments and missing packages as errors of the command line."""
     try:
         yield
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     except ModuleNotFoundError as error:
         if error.name in PACKAGES:
-            raise  # what helps is told where all commands end
+            raise  # `app.main` reports it with a remedy
         raise output.Failure(str(error)) from error
 
 
 def _look(
     client: Client, topics: str | list[str] | re.Pattern[str], to: str, group: str
 ) -> list[dict[str, Any]]:
-    """A row for each partition; the rate is that of a second."""
+    """A row for each partition; the rate is measured over a second."""
     from drumlin.serving.status import look
     from drumlin.serving.targets import open_store
 

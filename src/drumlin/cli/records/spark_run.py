@@ -1,8 +1,8 @@
 """Spark in the process of a command: its start, its end, and the signals in between.
 
-SIGINT and SIGTERM end a command with one line and no traces, wherever they come: while Spark
+SIGINT and SIGTERM end a command with one line and no stack traces at any moment: while Spark
 starts, they end it at once; later the first one sets an event, and a second one ends it at once.
-No process of Spark's stays behind.
+No process of Spark's survives the command.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class SparkRun:
         raise KeyboardInterrupt
 
     def _quiet(self) -> None:
-        """Show no more of what Spark, its workers and its client say."""
+        """Discard all further output of Spark, its workers and its client."""
         self._is_quiet = True
         logging.disable(logging.CRITICAL)
 
     @contextmanager
     def _heard(self) -> Iterator[None]:
-        """Pass on what processes say that begin meanwhile, until they should be quiet."""
+        """Pass on the output of processes that start inside the block, until `_quiet`."""
         ours, (read, write) = os.dup(2), os.pipe()
         relay = threading.Thread(target=self._relay, args=(read, os.dup(ours)), daemon=True)
         relay.start()
@@ -152,7 +152,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _end_children() -> None:
-    """End the JVM, also one that does not know yet how to notice the end of this process."""
+    """End the JVM, even one that has just started and cannot notice this process's end itself."""
     waiting = _children()
     for each in waiting:
         with contextlib.suppress(ProcessLookupError):
@@ -177,5 +177,5 @@ def _children() -> set[int]:
 def _has_ended(process: int) -> bool:
     try:
         return os.waitpid(process, os.WNOHANG)[0] != 0
-    except ChildProcessError:  # somebody else has waited for it
+    except ChildProcessError:  # another thread has waited for it
         return True

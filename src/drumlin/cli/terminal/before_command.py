@@ -1,7 +1,7 @@
-"""Options that stand before any command: `drumlin --profile prod topics list`.
+"""Options before the command: `drumlin --profile prod topics list`.
 
-A profile is a file of a user's, with the properties of Kafka's clients: where a cluster is, and how
-to log in there. As it may have a password, nobody else may read it.
+A profile is a user's file with properties of Kafka's clients: the address of a cluster, and the
+login. As it may have a password, nobody else may read it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import click
 
 from drumlin.cli.terminal.output import Failure
 
-#: Of a command line: the file that was named before the command.
+#: The key in click's context for the file that was named before the command.
 NAMED_BEFORE: Final = "drumlin.config"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SUFFIX: Final = ".properties"
 
 
 def options_before_command() -> list[click.Option]:
-    """The options, for the tree of commands."""
+    """The options before a command."""
     return [
         click.Option(
             ["--config"],
@@ -43,7 +43,7 @@ def options_before_command() -> list[click.Option]:
 
 
 def profiles_folder() -> Path:
-    """Where a user's profiles are."""
+    """The folder of the user's profiles."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "drumlin"
 
 
@@ -67,7 +67,7 @@ def _profile(name: str) -> Path:
     """The file of a profile.
 
     Raises:
-        Failure: there is none, or others may read or change it.
+        Failure: there is no such file, or others may read or change it.
     """
     from drumlin.securing.private_files import is_seen_by_others
 

@@ -43,8 +43,8 @@ class Argument:
 class Option:
     """An option; without names it is `--` and the parameter's name.
 
-    `choose` has the last word on the value: it sees the whole command line. `is_eager`: other
-    options choose by what this one has chosen.
+    `choose` determines the final value: it sees the whole command line. `is_eager`: processed
+    first, so that the `choose` of other options can use its value.
     """
 
     def __init__(

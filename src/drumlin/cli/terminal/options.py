@@ -15,8 +15,8 @@ from drumlin.cli.terminal.commands import Option
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
-#: Of a command line: the addresses in its configuration file, and whether that was asked for there
-#: rather than in the environment.
+#: The key in click's context for the addresses in the configuration file, and whether the command
+#: line named that file, rather than the environment.
 FOUND_BOOTSTRAP: Final = "drumlin.bootstrap"
 
 

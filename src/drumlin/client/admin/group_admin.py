@@ -247,7 +247,7 @@ def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -
     """Check that no error concerns the coordinator.
 
     Raises:
-        KafkaError: an error does, so the request must be retried.
+        KafkaError: one of them does; the request must be retried.
     """
     for code in refused.values():
         if code in _OF_COORDINATOR:

@@ -57,7 +57,7 @@ class Consumer:
         options: ConsumerOptions,
         on_gap: OnGap | None = None,
     ) -> None:
-        """`on_gap`: called before records are returned that a cleaner has removed others from."""
+        """`on_gap`: called before `poll` returns records with a gap, left by log cleaning."""
         self._thread = thread
         self._on_gap = on_gap
         self._options = options
@@ -179,7 +179,7 @@ class Consumer:
             return None
         return IdleDeadline(
             options.idle_timeout_ms,
-            # As long as other members may delay a rebalance.
+            # Other members may delay a rebalance for this long.
             options.max_poll_interval_ms,
             lambda: engine.has_assignment,
         )

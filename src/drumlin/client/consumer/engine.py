@@ -191,7 +191,7 @@ class ConsumerEngine:
 
     @property
     def has_assignment(self) -> bool:
-        """Whether it was ever known which partitions this consumer reads, maybe none."""
+        """Whether this consumer has ever had an assignment, even an empty one."""
         if self._protocol is not None:
             has: bool = self._protocol.membership.has_assignment
             return has

@@ -1,7 +1,7 @@
 """The end of an iteration: a time without records, which begins with the first assignment. Pure.
 
-A group may take its time until it gives a new member its first partitions. That is no time without
-records; so a consumer that has not been assigned anything, not even nothing, waits longer.
+A group may take a while to assign partitions to a new member. That while does not count as idle:
+a consumer without an assignment, not even an empty one, waits longer.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from drumlin.peer.retry import Deadline
 class IdleDeadline(Deadline):
     """The end of one wait for records.
 
-    The wait begins at once if there has been an assignment, otherwise with the first one; and anew
-    with each assignment that brings partitions.
+    The wait begins at once if there has been an assignment, otherwise with the first one. It begins
+    again with each assignment that adds partitions.
     """
 
     __slots__ = ("_has_assignment", "_has_begun", "_timeout_ms")
@@ -41,7 +41,7 @@ class IdleDeadline(Deadline):
         self._has_begun = False
 
     def begin(self) -> None:
-        """Begin anew: partitions were assigned."""
+        """Begin the wait again, as partitions were assigned."""
         self._has_begun = True
         self._at = self._clock() + self._timeout_ms / 1000
 

@@ -56,7 +56,7 @@ class StateReader:
         options: SnapshotOptions,
         on_read: Callable[[], object] | None = None,
     ) -> None:
-        """`on_read`: called after each batch of records; what it raises ends the reading."""
+        """`on_read`: called after each batch of records; an exception from it ends the reading."""
         self._reader = exact_reader
         self._on_read = on_read
         self._options = options

@@ -14,7 +14,7 @@ exact
 Tombstones are removed, too, some time after the values that they delete. A reader that takes longer
 than that may have read a value, and never see its tombstone.
 
-Only a Drumlin broker reports "told". With Apache Kafka a state is exact for another of the reasons.
+Only a Drumlin broker reports "told". With Apache Kafka only the other two reasons apply.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Following:
     """The thread of one table.
 
     `rows` are visible to the user; None before the table is loaded, and when it has ended. `find`
-    is their method: each look-up would else pay for the way to it.
+    is their method, kept here so that a look-up does not have to fetch it from `rows`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Following:
         self._looked_s = 0.0
         self._in_vain = LoadsInVain()
         self._ends = threading.Event()
-        #: Set when the thread only has to free what it has.
+        #: Set when the thread only has to free its resources.
         self._has_ended = threading.Event()
         self.waits = Waits()
         #: A future that is done when the table is visible, or has failed.

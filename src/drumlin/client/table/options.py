@@ -60,7 +60,7 @@ class TableOptions:
 
 
 def _json(value: bytes) -> Any:
-    """Does what `json.loads` does, in half the time for UTF-8."""
+    """Decode JSON like `json.loads`, in half the time for UTF-8."""
     try:
         text = value.decode().strip(_JSON_SPACE)
         found, end = _scan_json(text, 0)
@@ -111,6 +111,6 @@ class Decoder:
             raise self.undecodable(key, error) from error
 
     def undecodable(self, key: bytes, error: ValueError) -> Undecodable:
-        """What to raise if `decode` raises an error for the value of a key."""
+        """The error to raise when `decode` fails for the value of a key."""
         where = f"topic {self._topic!r}: the value of the key {key[:100]!r}"
         return Undecodable(f"{where}: {error}")

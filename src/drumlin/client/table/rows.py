@@ -56,8 +56,8 @@ class Rows(Protocol):
 class MemoryRows:
     """Rows in a dictionary. Iteration shows the rows as of its beginning.
 
-    Values stand in the dictionary as they are: a tuple with the partition would cost each load and
-    each look-up more than the rest.
+    The dictionary holds the bare values: a tuple with the partition would cost each load and each
+    look-up more than everything else together.
     """
 
     def __init__(self, topic: str) -> None:
@@ -132,7 +132,7 @@ class MemoryRows:
         return len(self._values)
 
     def close(self) -> None:
-        """Do nothing: the memory is freed when nobody reads the rows any more."""
+        """Do nothing: the memory is freed when no thread refers to the rows."""
 
     def __iter__(self) -> Iterator[Row]:
         with self._lock:

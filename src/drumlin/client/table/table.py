@@ -63,7 +63,7 @@ class Table(Mapping[Any, Any]):
         name = key if type(key) is bytes else _name_of(key)
         value = self._following.find(name)
         if value is None:
-            self._rows()  # raises what has ended the table
+            self._rows()  # raises the error that ended the table
             raise KeyError(key)
         decode = self._decode
         if decode is None:

@@ -1,1 +1,1 @@
-"""Topics as documents of an OpenSearch."""
+"""Topics as documents in OpenSearch."""

@@ -1,4 +1,4 @@
-"""HTTP requests to OpenSearch, and what became of them. Knows no documents."""
+"""HTTP requests to OpenSearch, and their outcomes. Knows nothing of documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60.0
 _PORT: Final = 9200
-#: About a minute, in which OpenSearch restarts.
+#: The pauses take about a minute in total, enough for a restart of OpenSearch.
 _PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, *[5.0] * 10)
 _TOO_MANY: Final = 429
 _UNAUTHORIZED: Final = (401, 403)
@@ -23,11 +23,11 @@ _SERVER_ERROR: Final = 500
 
 
 class Unclear(Exception):
-    """Nobody knows whether a request has taken effect, or will."""
+    """It is unknown whether a request has taken effect, or will do so later."""
 
 
 class Busy(Exception):
-    """OpenSearch has not carried the request out, and may do so later."""
+    """OpenSearch has refused the request for now; a retry may succeed."""
 
 
 class Answer(NamedTuple):
@@ -59,7 +59,7 @@ class OpenSearchConnection:
         if where.scheme == "https":
             try:
                 trusted = ssl.create_default_context(cafile=ca)
-            except OSError as error:  # of SSL as well: what is in the file is no certificate
+            except OSError as error:  # includes errors of SSL: the file has no certificate
                 raise OSError(f"OpenSearch: ca={ca}: {error.strerror}") from None
             self._http = http.client.HTTPSConnection(
                 host, port, timeout=_TIMEOUT_S, context=trusted
@@ -84,7 +84,7 @@ class OpenSearchConnection:
         """The result of `work`, which is called again after `Unclear` and `Busy`.
 
         Raises:
-            OSError: it was called too often.
+            OSError: too many attempts have failed.
         """
         for pause_s in (*_PAUSES_S, None):
             try:
@@ -96,7 +96,7 @@ class OpenSearchConnection:
         raise AssertionError("the last try returns or raises")
 
     def send(self, method: str, path: str, body: Any = None) -> Answer:
-        """Send a request once. `body`: something for JSON, or bytes.
+        """Send a request once. `body`: a value to encode as JSON, or bytes.
 
         Raises:
             Unclear: there was no answer, or a failure of the server.
@@ -118,7 +118,7 @@ class OpenSearchConnection:
         return Answer(response.status, found)
 
     def check(self, answer: Answer) -> Any:
-        """The answer's body.
+        """The body of a response.
 
         Raises:
             OSError: OpenSearch has refused the request.
@@ -132,7 +132,7 @@ class OpenSearchConnection:
 
 
 def reason(body: Any) -> str:
-    """What an answer's error, or a part of an answer, says."""
+    """The text of the error in a response, or in a part of one."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return str(error)[:500]

@@ -1,8 +1,8 @@
 """Rows as documents of OpenSearch: their ids, their contents and their versions. Pure.
 
 A document has the object `drumlin` with the row's partition and version. A value that is a JSON
-object has its fields beside that; any other value is in `drumlin.value` as text, or in
-`drumlin.bytes` if it is not UTF-8.
+object adds its fields; any other value is in `drumlin.value` as text, or in `drumlin.bytes` if it
+is not UTF-8.
 
 OpenSearch refuses a write whose version is lower than the document's. Versions grow with the
 partition's term, and within a term with each batch of writes:
@@ -20,19 +20,19 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.serving.target import Cell, TargetRefused
 
-#: The field of a document that its value must not have itself.
+#: The field that values must not have, as documents use it.
 OURS: Final = "drumlin"
 BATCH_MAX: Final = (1 << 26) - 1
 _TERM_MAX: Final = (1 << 23) - 1
 _PARTITION_BITS: Final = 14
 _BATCH_BITS: Final = 26
-#: What the id of a key begins with that cannot be an id itself.
+#: The prefix of ids for keys that cannot be ids themselves.
 _ENCODED: Final = "base64:"
 _ID_BYTES_MAX: Final = 512
 
 
 class Version(NamedTuple):
-    """A version; term 0 means that another program has made the document."""
+    """A version; term 0 means that another program has written the document."""
 
     term: int
     batch: int

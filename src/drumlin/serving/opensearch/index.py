@@ -1,4 +1,4 @@
-"""An index of documents, with one request after the other. Decides nothing about terms."""
+"""The requests to an index of documents. Decides nothing about terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drumlin.serving.opensearch.connection import Busy, OpenSearchConnection, Un
 from drumlin.serving.opensearch.documents import OURS
 from drumlin.serving.target import TargetRefused
 
-#: The index of positions, beside those of documents.
+#: The index of positions, in addition to those of documents.
 POSITIONS: Final = "drumlin_positions"
 _EXISTS: Final = "resource_already_exists_exception"
 _CONFLICT: Final = 409
@@ -36,7 +36,7 @@ _MAPPING: Final = {
 
 
 class Stored(NamedTuple):
-    """A stored document of positions, and what a change of it must name."""
+    """A stored position document, and the sequence number and term that an update must name."""
 
     body: dict[str, Any]
     seq_no: int
@@ -60,7 +60,7 @@ class OpenSearchIndex:
         self._path = _path(name)
 
     def prepare(self) -> None:
-        """Create the index and that of positions unless they exist, and check them.
+        """Create the index, and the index of positions, unless they exist, and check them.
 
         Raises:
             TargetRefused: an index cannot be used; the message says why.
@@ -83,7 +83,7 @@ class OpenSearchIndex:
                 )
 
     def uuid(self) -> str:
-        """The index's id, which no later index of this name has; empty if there is no index."""
+        """The index's id, which differs from that of a later index of this name; "" without one."""
         return str(self._settings(self.name).get("index.uuid", ""))
 
     def _settings(self, name: str) -> dict[str, Any]:
@@ -111,11 +111,11 @@ class OpenSearchIndex:
         return {each["_id"]: each["_version"] for each in found if each["found"]}
 
     def write(self, writes: Sequence[Write]) -> list[Write]:
-        """Send writes once; returns those that were refused, as a newer document exists.
+        """Send writes once; returns those that were refused because a newer document exists.
 
         Raises:
             TargetRefused: a document cannot be stored.
-            Unclear, Busy: some are not known to be written, or were not written.
+            Unclear, Busy: some may have been written or not, or were not written.
         """
         data = "".join(_lines(writes)).encode()
         wanted = "filter_path=errors,items.*.status,items.*.error"
@@ -146,7 +146,7 @@ class OpenSearchIndex:
         return refused
 
     def find(self, query: dict[str, Any], count: int) -> list[str]:
-        """The ids of some documents, of all those written before."""
+        """The ids of up to `count` documents that match; finds everything written before."""
         done = self._connection.check(self._connection.ask("POST", f"{self._path}/_refresh"))
         if done["_shards"]["failed"]:
             raise Unclear(f"index {self.name!r}: a shard was not refreshed")
@@ -167,10 +167,10 @@ class OpenSearchIndex:
         return Stored(found["_source"], found["_seq_no"], found["_primary_term"])
 
     def store(self, partition: int, body: dict[str, Any], before: Stored | None) -> Stored | None:
-        """Send a position document once; None: it is no longer as it was before.
+        """Send a position document once; None: the stored one is no longer `before`.
 
         Raises:
-            Unclear, Busy: it is not known to be stored, or was not stored.
+            Unclear, Busy: it may have been stored or not, or was not stored.
         """
         condition = "op_type=create"
         if before is not None:
@@ -185,7 +185,7 @@ class OpenSearchIndex:
         return f"/{POSITIONS}/_doc/{quote(f'{self.name}/{partition}', safe='')}"
 
 
-#: Errors of writes that were not begun.
+#: The types of errors of writes that had no effect.
 _NOT_DONE: Final = frozenset(
     {
         "rejected_execution_exception",

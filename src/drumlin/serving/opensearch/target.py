@@ -1,17 +1,18 @@
 """Documents in an OpenSearch index: the id of each is its record's key.
 
-OpenSearch has no transaction over documents, so a batch is written first, and then the position,
-which is in a document of the index `drumlin_positions`. Whoever continues from a position writes
-the documents after it again.
+OpenSearch has no transactions over several documents, so a batch is written first, and then the
+position, which is a document of the index `drumlin_positions`. A process that continues from a
+position writes the documents after it again.
 
-A request may take effect late: of a process that was paused while another one took over, or of an
-attempt without an answer. It finds documents with higher versions, and is refused. Where a document
-has been deleted, OpenSearch remembers its version for a while only (`index.gc_deletes`). But what
-is written late is recognizable: its term is over, and its batch is none of those that the term had
-completed when it ended. Such versions are kept with the position, and documents that have them are
-deleted (`_sweep`), when all that was read before the claim has been written again.
+A request may take effect late: one of a process that was paused while another took over, or an
+attempt without a response. If the document exists, it has a higher version, so the late write is
+refused. But of a deleted document OpenSearch remembers the version only for a while
+(`index.gc_deletes`). A late write can still be recognized: its term is over, and its batch is not
+one that the term had completed when it ended. The ranges of such versions are kept with the
+position, and documents with them are deleted (`_sweep`), once all records that were read before the
+claim have been written again.
 
-So after an attempt without an answer the process claims the partition again, for itself.
+So after an attempt without a response, the process claims the partition again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from drumlin.serving.target import (
 _ROWS: Final = 2000
 _BYTES: Final = 4 << 20
 _SWEEP_S: Final = 30.0
-#: The most ranges of versions that are kept: those of the latest terms.
+#: The maximum number of ranges of late versions; those of the latest terms are kept.
 _RANGES_MAX: Final = 64
 
 
@@ -52,12 +53,12 @@ class _Kept:
     #: The term that was returned by `claim`.
     claimed: int
     stored: Stored
-    #: The current term, which grows with each attempt without an answer; its last complete batch.
+    #: The current term, which grows with each attempt without a response; its last complete batch.
     term: int
     batch: int = 0
     #: Whether a request of this term may take effect later.
     is_unclear: bool = False
-    #: When the log's end was known at the last sweep.
+    #: The time of the log end that was known at the last sweep.
     swept_at_end: str = ""
     swept_s: float = field(default_factory=time.monotonic)
 
@@ -86,7 +87,7 @@ class OpenSearchTarget:
         self._kept = kept
         self._where = f"OpenSearch: index {name!r}"
         self._claimed: dict[int, _Kept] = {}
-        #: Tells this process's claims from others'.
+        #: The id that distinguishes this process's claims from those of others.
         self._owner = uuid.uuid4().hex
         if not only_looks:
             self._index.prepare()
@@ -131,7 +132,7 @@ class OpenSearchTarget:
 
     def replace(self, partition: int, term: int) -> OpenSearchReplacement:
         kept = self._ours(partition, term)
-        # Rows are replaced in place, so whoever takes over has to load them all again.
+        # Rows are replaced in place, so a process that takes over must load them all again.
         self._move(kept, {"is_loading": True})
         return OpenSearchReplacement(self, kept)
 
@@ -155,7 +156,7 @@ class OpenSearchTarget:
         return int(Version(kept.term, kept.batch + 1, 0))
 
     def _body_of_claim(self, before: Stored | None, uuid_now: str) -> dict[str, Any]:
-        """The position document of a new term, which knows what may be written late."""
+        """The position document of a new term, with the ranges of versions of late writes."""
         nothing: dict[str, Any] = {
             "kept": self._kept,
             "term": 0,
@@ -178,7 +179,7 @@ class OpenSearchTarget:
         return {**body, "term": term, "batch": 0, "owner": self._owner, "late": late}
 
     def _renew(self, kept: _Kept) -> None:
-        """Claim the partition again, as nobody knows what the last request does, and when.
+        """Claim the partition again, as the last request may take effect at any time.
 
         Raises:
             Fenced: another process has claimed it meanwhile.
@@ -226,7 +227,7 @@ class OpenSearchTarget:
             self._clearly(kept, lambda some=some: self._write_once(kept, some))  # type: ignore[misc]
 
     def _clearly(self, kept: _Kept, work: Callable[[], None]) -> None:
-        """Do `work`, and do it again in a new term after a request without an answer.
+        """Do `work`, and repeat it in a new term after a request without a response.
 
         Raises:
             Fenced: another process has claimed the partition.
@@ -258,7 +259,8 @@ class OpenSearchTarget:
             writes.append(Write(name, version, document))
         refused = self._index.write(writes) if writes else []
         if refused:
-            # A claim that is told only now, or a deletion in another partition's higher term.
+            # Another process has claimed the partition, or another partition, in a higher term,
+            # has deleted the document.
             newer = self._index.versions([each.id for each in refused])
             for name, number in newer.items():
                 self._check_ours(rows[name][0], Version.parse(number), kept.partition)
@@ -279,7 +281,7 @@ class OpenSearchTarget:
     # -- documents that are too old --------------------------------------------------------
 
     def _sweep(self, kept: _Kept, position: Position) -> None:
-        """Delete what was written late, from time to time."""
+        """Delete late writes, from time to time."""
         body, now_s = kept.stored.body, time.monotonic()
         ranges = [*body["late"], *([(0, body["floor"])] if body["floor"] else [])]
         # Until the log's end was seen, rows of an unfinished batch may still be read again.
@@ -324,7 +326,7 @@ class OpenSearchReplacement:
 def _in_requests(
     rows: Iterable[tuple[Cell, Cell | None]],
 ) -> Iterator[dict[str, tuple[Cell, Cell | None]]]:
-    """The rows by their ids, as many as fit into a request."""
+    """The rows by their ids, in groups that fit into a request."""
     found: dict[str, tuple[Cell, Cell | None]] = {}
     size = 0
     for key, value in rows:
@@ -338,14 +340,14 @@ def _in_requests(
 
 
 def _position(body: Mapping[str, Any]) -> Position | None:
-    """The position in a position document; None if the rows are not those of any position."""
+    """The position in a position document; None if the rows match no position."""
     if body.get("offset") is None or body.get("is_loading"):
         return None
     return Position(*(body[name] for name in Position._fields))
 
 
 def _merged(ranges: Iterable[list[int]], floor: int) -> list[list[int]]:
-    """The latest ranges, those that touch in one. What is below `floor` is known to be too old."""
+    """The latest ranges, adjacent ones merged. Versions below `floor` are known to be too old."""
     found: list[list[int]] = []
     for begin, end in ranges:
         if end <= floor:

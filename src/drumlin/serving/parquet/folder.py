@@ -6,9 +6,9 @@
     users/_aside/...                                   unfinished versions
     users/_lock
 
-A version is prepared aside, and renamed. Files that it has in common with the version before are
-hard links to the same data. Who makes a version holds the lock from reading the version before
-until the new one has its name; the system releases the lock of a process that has died.
+A version is prepared in `_aside`, and then renamed. Files that it shares with the previous version
+are hard links to the same data. A process that makes a version holds the lock from reading the
+previous version until the new one is renamed; the system releases the lock of a process that died.
 
 Knows nothing of rows.
 """
@@ -40,7 +40,7 @@ class ParquetFolder:
     """A table's folder, used by one thread."""
 
     def __init__(self, path: Path, keep_s: float) -> None:
-        """`keep_s`: how long readers may go on reading a version after there is a newer one."""
+        """`keep_s`: how long a version stays readable after a newer one was made."""
         self.path = path
         self._keep_s = keep_s
         #: This process's folder for unfinished files.
@@ -70,10 +70,10 @@ class ParquetFolder:
             except FileNotFoundError:
                 if found.exists():
                     raise TargetRefused(f"{found} has no {_STATE}") from None
-                # It has become too old meanwhile.
+                # Another process has removed the version meanwhile, as it was too old.
 
     def commit(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """Make the next version. An exception of `change` leaves everything as it is.
+        """Make the next version. If `change` raises an exception, nothing changes.
 
         Args:
             change: returns the next state for the newest one (empty: there is none). Its `files`
@@ -116,7 +116,7 @@ class ParquetFolder:
         )
 
     def new_file(self, name: str) -> Path:
-        """The path of a new file aside, which a commit may name."""
+        """The path of a new file in `aside`, which a commit may name."""
         self._enter_aside()
         return self.aside / f"{name}-{uuid.uuid4().hex}.parquet"
 
@@ -152,7 +152,7 @@ class ParquetFolder:
                 shutil.rmtree(each, ignore_errors=True)
 
     def _take_old_away(self) -> list[Path]:
-        """Move versions aside that nobody should read any more."""
+        """Move versions aside that are no longer kept for readers."""
         versions = sorted(self._versions())
         before_s = time.time() - self._keep_s
         old = []

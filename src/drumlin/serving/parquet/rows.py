@@ -38,7 +38,7 @@ def changed(
     puts = {key: value for key, value in changes.items() if value is not None}
     table = _rows(puts.items(), partition, schema)
     if old is not None:
-        # One file at a time: of a path, Arrow would take folder names for columns.
+        # From an open file: with a path, Arrow would take names of folders for columns.
         with old.open("rb") as file:
             before = pq.ParquetFile(file).read()
         keys = pa.array(list(changes), schema.field("key").type)

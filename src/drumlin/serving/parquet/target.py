@@ -1,8 +1,8 @@
 """A table in Parquet files, with columns `key`, `value` and `partition`, the row's source.
 
-Changes are collected in memory, and stored about once a minute: the buckets that they touch are
-written anew, and become visible together with the position in one version of the folder. What was
-collected and not stored is read again from the log after a crash.
+Changes are collected in memory, and stored about once a minute: the buckets that they change are
+rewritten, and become visible together with the position, in one version of the folder. Changes that
+were collected but not stored are read again from the log after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drumlin.serving.target import (
     check_owner,
 )
 
-#: The most bytes of changes that are collected of all partitions, and of a replacement's rows.
+#: The most bytes of collected changes in all partitions, and of a replacement's rows in memory.
 _COLLECTED_BYTES: Final = 64 << 20
 _ROW_BYTES: Final = 150
 P = ParamSpec("P")
@@ -40,12 +40,12 @@ class _Kept:
 
     partition: int
     term: int
-    #: What this process has last stored of it.
+    #: The state of the partition that this process stored last.
     stored: Mapping[str, Any]
     changes: dict[Cell, Cell | None] = field(default_factory=dict)
     position: Position | None = None
     size: int = 0
-    #: When the first of them came, by the monotonic clock.
+    #: The time of the first of these changes, by the monotonic clock.
     since_s: float = 0.0
 
 
@@ -118,7 +118,7 @@ class ParquetTarget:
             partitions: dict[str, Any] = {str(partition): _NOTHING, **state["partitions"]}
             for name, stored in partitions.items():
                 if not self._folder.has(stored["files"].values()):
-                    # Files were lost: whoever has the partition must not continue without them.
+                    # Files were lost: the owner of the partition must not continue without them.
                     partitions[name] = _in_next_term({**stored, "files": {}, "offset": None})
             partitions[str(partition)] = _in_next_term(partitions[str(partition)])
             return _with(state, partitions)
@@ -140,7 +140,7 @@ class ParquetTarget:
         self.flush(partition, term, now=False)
         while sum(each.size for each in self._claimed.values()) > _COLLECTED_BYTES:
             largest = max(self._claimed.values(), key=lambda each: each.size)
-            with contextlib.suppress(Fenced):  # told when that partition is used next
+            with contextlib.suppress(Fenced):  # raised again when that partition is used next
                 self._store(largest)
 
     @_naming_folder
@@ -206,7 +206,7 @@ class ParquetTarget:
         kept.changes, kept.position, kept.size = {}, None, 0
 
     def _stored(self, kept: _Kept) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-        """The newest version: its folder, its state, and what that has of the partition.
+        """The newest version: its folder, its state, and the partition's part of the state.
 
         Raises:
             Fenced: another process has claimed the partition.
@@ -261,7 +261,7 @@ class ParquetReplacement:
         self._target.take_aside(self._kept, self._rows, position)
 
 
-#: A partition that nobody has claimed.
+#: The state of a partition that no process has claimed.
 _NOTHING: Final[Mapping[str, Any]] = {"term": 0, "offset": None, "files": {}}
 
 

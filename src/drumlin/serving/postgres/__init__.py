@@ -1,1 +1,1 @@
-"""Topics as tables of a PostgreSQL."""
+"""Topics as tables in PostgreSQL."""

@@ -1,1 +1,1 @@
-"""Topics as keys of a Redis."""
+"""Topics as keys in Redis."""

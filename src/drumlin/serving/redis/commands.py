@@ -65,6 +65,6 @@ def _lengths(values: pa.Array) -> pa.Array:
 
 
 def _data(joined: pa.Array) -> memoryview:
-    """The array's values, which lie one after the other."""
+    """The bytes of all values of the array, which are contiguous."""
     size = pc.sum(pc.binary_length(joined)).as_py() or 0
     return memoryview(joined.buffers()[2])[:size] if size else memoryview(b"")

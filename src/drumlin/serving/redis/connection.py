@@ -84,7 +84,7 @@ class RedisConnection:
             except self._failures as error:
                 failures.append(error)
         if failures:
-            raise failures[0]  # later ones only say that a transaction was given up
+            raise failures[0]  # later errors only say that the transaction was discarded
         return replies
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class RedisConnection:
 
 
 def _joined(parts: tuple[Part, ...]) -> list[Part]:
-    """The parts, small neighbours in one."""
+    """The parts, with small adjacent ones joined."""
     joined: list[Part] = []
     small: list[bytes] = []
     for each in parts:

@@ -197,7 +197,7 @@ class RedisTarget:
         self._check_ours(partition, found == b"%d" % term)
 
     def _count_new(self, keys: str, into: str, rows: _Rows) -> int:
-        """How many keys are not yet in the set `into`.
+        """The number of keys that are not yet in the set `into`.
 
         Raises:
             TargetRefused: a key belongs to another partition or program.
@@ -205,7 +205,7 @@ class RedisTarget:
         if not rows.count:
             return 0
         if into != keys:
-            # In a replacement all keys should be new, which is told faster.
+            # In a replacement all keys should be new, and a check for that alone is faster.
             (existing,) = self._redis.ask(1, begun(rows.count, "EXISTS"), rows.packed_names)
             if not existing:
                 return rows.count

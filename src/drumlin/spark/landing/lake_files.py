@@ -1,4 +1,4 @@
-"""The files of a lake that count, for any reader of Parquet."""
+"""The valid files of a lake, for any reader of Parquet."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from drumlin.spark.landing.targets.urls import is_s3
 
 
 class Visible(NamedTuple):
-    """What a lake has at this moment."""
+    """The content of a lake at this moment."""
 
-    #: The lake's folder, of which `paths` are.
+    #: The lake's folder, which contains `paths`.
     base: str
-    #: Folders of loads; in S3, where a folder is nothing that there is, files.
+    #: Folders of loads; in S3, which has no folders, files.
     paths: list[str]
-    #: Whether values are columns, of which later loads may have more.
+    #: Whether values are typed columns; later loads may have more of them.
     is_typed: bool
 
 
 def lake_files(folder: str, *, s3: Mapping[str, str] | None = None) -> list[str]:
-    """The files that together have every row of a lake once, also while small ones are merged.
+    """The files that together have every row of a lake once, even while small files are merged.
 
     For readers that take a list of files, as DuckDB and pyarrow do.
 

@@ -75,8 +75,8 @@ def land(
         mode: `append`: a row for every record. `upsert`: a row for every key, with its last value;
             records without a key are skipped. None: `upsert` for compacted topics, else `append`.
         batch_offsets: the approximate number of offsets in a batch, which is one commit.
-        partition_by: keep the rows of each `day` or `hour` (of their timestamps, in UTC) apart. In
-            mode `append` only; a target stays as it was begun.
+        partition_by: partition the rows by `day` or `hour` (of their timestamps, in UTC). In mode
+            `append` only; the partitioning of a target cannot be changed later.
         format: `json`, `avro` or `protobuf`: the fields of values become columns, instead of the
             bytes. None: bytes.
         schema, registry, subject, message: as for `decode_values`. In a registry, the subject is
@@ -84,20 +84,21 @@ def land(
             columns that it adds are added to the target.
         bad_records: records whose values cannot be decoded: `fail` stops, and names the record;
             `drop` leaves them out; `column` adds columns `error` and `raw`, see `decode_values`.
-        rebuild: read all of the log first, and make the target equal to its state, in one step. In
-            mode `upsert` only: the way out if deletions may have been lost.
+        rebuild: read the whole log first, and make the target equal to its state, in one step. In
+            mode `upsert` only: the remedy if deletions may have been lost.
         compact_small_files: merge small files after each round that has landed something.
         group: a consumer group whose offsets show the progress; they are never read.
         every_s: land repeatedly, with a pause of this many seconds between rounds, until `stop` is
             set. None: return when all records that are in the log now have landed.
-        patience_s: how long to try again if brokers, a registry or a database cannot be reached;
-            from the last batch that has landed.
+        patience_s: how long to retry if brokers, a registry or a database cannot be reached,
+            counted from the last batch that has landed.
         stop: set it to end the loop after the current batch.
         on_progress: called after each batch.
-        on_retry: called with the error before something is tried again.
+        on_retry: called with the error before each retry.
         metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
-        s3: of `s3://…` and `delta:s3://…`, what AWS's environment and files do not say: `endpoint`,
-            `region`, `access_key_id`, `secret_access_key`, `session_token`. Tasks are given it.
+        s3: for `s3://…` and `delta:s3://…`, settings missing in AWS's environment and files:
+            `endpoint`, `region`, `access_key_id`, `secret_access_key`, `session_token`. They are
+            sent to the tasks.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`
             and `failOnDataLoss`: with false, continue at the log's start if records were lost.
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 def read_lake(
     spark: SparkSession, folder: str, *, s3: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Every record of a lake of Parquet files, also while small files are merged.
+    """Every record of a lake of Parquet files, even while small files are merged.
 
-    (`spark.read.parquet(folder)` is the same, but for the moment in which loads are merged.) Values
-    that became columns have those of all loads.
+    (`spark.read.parquet(folder)` is the same, except at a moment when loads are merged.) Typed
+    values have the columns of all loads.
 
     Args:
         folder: the folder of a lake that `land` has written: a path, `hdfs://…` or `s3://…`, for

@@ -1,4 +1,4 @@
-"""What a landing tells Prometheus of each of its topics."""
+"""The metrics of a landing for Prometheus, for each of its topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABELS: Final = ("topic", "to")
 
 
 class LandingMetrics:
-    """The progress of all topics of a landing. Told by its thread, asked by those of a server."""
+    """The progress of all topics. The landing's thread updates it, a server's threads read it."""
 
     def __init__(self) -> None:
         self._progress: dict[str, Landing] = {}
@@ -24,17 +24,17 @@ class LandingMetrics:
         self._retries = 0
 
     def tell(self, now: Landing) -> None:
-        """This is how far a topic is."""
+        """Update the progress of a topic."""
         self._progress[now.topic] = now
         if now.lag == 0:
             self._at_end_s[now.topic] = time.time()
 
     def tell_retry(self) -> None:
-        """Something could not be reached, and is tried again."""
+        """Count a retry, as something could not be reached."""
         self._retries += 1
 
     def collect(self) -> Iterator[Metric]:
-        """For `prometheus_client`."""
+        """The metrics, in the form of `prometheus_client`."""
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
         progress = list(self._progress.values())

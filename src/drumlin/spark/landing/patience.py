@@ -1,6 +1,6 @@
-"""Trying a round again, if what it needs is away for a while: brokers, a registry, a database.
+"""Retries of a round while brokers, a registry or a database are unavailable.
 
-That is always right, as each batch begins at the target's position.
+A retry is always safe, as each batch begins at the target's position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drumlin.spark.landing.run import Landing, Run
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 _MAY_PASS: Final = (BrokerUnreachable, RequestTimedOut)
-#: By which errors in tasks are known: Spark passes on their text only.
+#: Names that identify errors in tasks, of which Spark passes on only the text.
 _NAMES: Final = (
     "drumlin.client.errors.BrokerUnreachable",
     "drumlin.client.errors.RequestTimedOut",
@@ -35,9 +35,9 @@ def patiently(
     on_progress: Callable[[Landing], None],
     on_retry: Callable[[Exception], None],
 ) -> None:
-    """A round of `run`, tried again for `patience_s` if it fails by what may pass.
+    """Run a round of `run`, and retry it for `patience_s` after transient errors.
 
-    What could never be reached is an error at once, as an address may be wrong.
+    If something was never reached, the first error is raised: an address may be wrong.
 
     Args:
         on_end: called once a round is complete; `on_progress`: after each batch.

@@ -1,7 +1,7 @@
 """One topic and its target: plans and lands batch after batch, from the target's position.
 
-Has no state of its own that matters: whatever a run knows beside the target makes it quicker, or
-is for display.
+The target holds all state that matters: whatever else a run keeps makes it quicker, or is for
+display.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Run:
     ) -> None:
         """
         Raises:
-            ValueError: the target cannot be of this mode, or have what is wanted.
+            ValueError: the target does not support this mode, or another option.
             UnknownTopic: there is no such topic.
         """
         from drumlin.spark.connection import client_of
@@ -121,7 +121,7 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Whether this run has found everything that it needs once."""
+        """Whether this run has already reached everything that it needs."""
         return self._has_begun
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None]) -> None:
@@ -183,8 +183,8 @@ class Run:
         """Replace the target's rows by the state of the log, in one batch; its end offsets.
 
         Raises:
-            RecordsLost: the log has lost its end; or reading took so long that tombstones may be
-                gone that it has not seen.
+            RecordsLost: the log has lost its end; or reading took so long that tombstones may
+                have been removed before they were read.
         """
         self._check_end(held.offsets)
         asked_ms = _now_ms()
@@ -198,7 +198,7 @@ class Run:
         return end
 
     def _rows(self) -> Rows:
-        """How records become rows, by the latest schema of the values.
+        """The conversion of records to rows, with the latest schema of the values.
 
         Raises:
             SchemaError, RegistryError, DecoderUnavailable, ValueError: from making the decoder.
@@ -278,7 +278,7 @@ class Run:
             )
 
     def _deletions_stay_ms(self) -> int | None:
-        """How long the cleaner keeps tombstones; None: forever, or they do not matter."""
+        """The time that the cleaner keeps tombstones; None: forever, or they do not matter."""
         if self._mode == "append":
             return None
         configs = self._client.topic_configs(self._topic)
@@ -366,7 +366,7 @@ class Run:
 
 @contextmanager
 def _naming_bad_records(topic: str) -> Iterator[None]:
-    """Raises what a task says of a bad record, of which Spark passes on the text only.
+    """Raise a task's error about a bad record again: Spark passes on only its text.
 
     Raises:
         BadRecord: a value cannot be decoded.

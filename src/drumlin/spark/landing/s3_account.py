@@ -1,4 +1,4 @@
-"""Where S3 is and who asks, as far as neither AWS's environment nor its files say so."""
+"""The endpoint, region and credentials of S3 that override AWS's environment and files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class S3Account(NamedTuple):
-    """None: as AWS's own tools have it."""
+    """Settings of S3. None: the value that AWS's own tools would use."""
 
     #: The URL of a store with S3's interface.
     endpoint: str | None = None

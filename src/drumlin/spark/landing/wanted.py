@@ -1,4 +1,4 @@
-"""What is wanted of a landing, checked as far as that is possible without Spark and servers."""
+"""The arguments of a landing, checked as far as possible without Spark and servers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PATIENCE_S: Final = 120.0
 
 
 class Wanted(NamedTuple):
-    """How topics are to be landed, but for the topic itself."""
+    """The checked arguments of `land`, without the topics."""
 
     to: str
     mode: Mode | None
     batch_offsets: int
     partition_by: Period | None
     values: TypedValues | None
-    #: Begin with all of the log, whose rows replace those of the target.
+    #: Read the whole log first; its rows replace those of the target.
     rebuild: bool
     #: Merge small files after the batches of a round.
     compact: bool
-    #: Where and as whom targets in S3 are reached.
+    #: The account for targets in S3.
     s3: S3Account
 
 
@@ -60,7 +60,7 @@ def checked(
     metrics_listener: str | None = None,
     s3: Mapping[str, str] | None = None,
 ) -> Wanted:
-    """What these arguments of `land` want.
+    """Check these arguments of `land`.
 
     Raises:
         SchemaError, ValueError: an argument is invalid, or arguments contradict each other.

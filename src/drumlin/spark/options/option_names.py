@@ -82,7 +82,7 @@ _OF_KAFKA: Final = (
     "ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer"
 )
 
-#: What is Drumlin's own among them.
+#: Drumlin's own options among them.
 _PROVIDER: Final = "kafka.sasl.oauthbearer.token.provider"
 
 #: Options of Kafka's producer that its consumer does not have.

@@ -1,4 +1,4 @@
-"""How far a streaming query may advance: the offsets that Spark gets and journals.
+"""Decides how far a streaming query may advance: the offsets that Spark gets and journals.
 
 A loss must be found here, before it reaches the checkpoint: a query that fails here resumes from
 its old position, once the cluster shows everything again. Doubtful answers are requested again.

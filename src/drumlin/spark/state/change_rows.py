@@ -31,7 +31,7 @@ _INSERT, _UPDATE, _DELETE, _NOTHING = range(4)
 def changes(
     entries: pa.RecordBatch, since: np.ndarray, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The changes that entries from `since` on make; earlier entries hold the former values.
+    """The changes made by the entries from `since` on; earlier entries hold the former values.
 
     Each key has at most one earlier entry, and all keys are bytes. Changes come key by key, in
     offset order, in batches of about `batch_bytes`. A tombstone of an absent key is no change.

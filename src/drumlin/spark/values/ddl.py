@@ -41,7 +41,7 @@ def struct_of(ddl: str) -> StructType:
     """The columns that DDL names.
 
     Raises:
-        SchemaError: it is no DDL, or a type is unknown; the message names the column.
+        SchemaError: the text is not DDL, or a type is unknown; the message names the column.
     """
     try:
         return _Parser(ddl).columns()

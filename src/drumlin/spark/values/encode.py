@@ -38,7 +38,7 @@ def encode_values(
         subject: the subject of the schema, often the topic's name with `-value`.
 
     Returns:
-        The columns of `df` in their order, of which `column` is binary.
+        The columns of `df` in their order, with `column` as binary.
 
     Raises:
         SchemaError: a part of the column has no counterpart in Avro, or the schema is invalid.

@@ -226,7 +226,7 @@ def abort_batch(
 
 
 def abort_run(client: Client, settings: SinkSettings, identity: TaskIdentity) -> int:
-    """After a job that failed before its commit: abort what its killed tasks have left open.
+    """After a job that failed before its commit: abort the open transactions of its killed tasks.
 
     `identity` is that of any of its tasks. Decided transactions are kept.
 

@@ -1,1 +1,1 @@
-"""Who owns a partition and who has a replica of it. Must never affect what is committed."""
+"""Owners and standbys of a partition's state, and its replicas. Must never affect commits."""

@@ -50,7 +50,7 @@ class Replicas:
         self._owned: dict[int, Store | None] = {}
         self._followed: dict[int, Store] = {}
         self._wanted: frozenset[int] = frozenset()
-        #: When each partition was last a standby partition, or given back.
+        #: The time at which each partition was last a standby partition, or given back.
         self._wanted_s: dict[int, float] = {}
         self._busy_with: int | None = None
         self._is_closed = False

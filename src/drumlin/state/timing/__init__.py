@@ -1,1 +1,1 @@
-"""Windows, timers and ticks: what happens when time has passed. Must never read records itself."""
+"""Windows, timers and ticks: actions that depend on time. Must never read records itself."""

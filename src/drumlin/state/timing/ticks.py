@@ -18,7 +18,7 @@ class Ticks:
         self._left: list[int] = []
 
     def at(self, now: float) -> float:
-        """When the next turn is; infinity: never. Times are seconds of a monotonic clock."""
+        """The time of the next turn; infinity: never. Times are seconds of a monotonic clock."""
         if self._interval_s is None:
             return float("inf")
         if self._at is None:

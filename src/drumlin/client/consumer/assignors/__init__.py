@@ -47,6 +47,6 @@ def is_cooperative(assignors: Iterable[str | OwnAssignor]) -> bool:
 
 
 def own_assignor(assignors: Iterable[str | OwnAssignor], name: str) -> OwnAssignor | None:
-    """The program's own assignor of this name, if it is one of these."""
+    """The custom assignor of this name, if `assignors` has one."""
     own = (each for each in assignors if isinstance(each, OwnAssignor) and each.name == name)
     return next(own, None)

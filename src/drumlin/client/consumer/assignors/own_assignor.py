@@ -1,8 +1,8 @@
-"""The interface of an assignor that a program brings along, with data of its own.
+"""The interface of a custom assignor, which a program supplies.
 
-Members of a group tell its leader by their user data what the assignor needs to know, and the
-leader's assignor tells each member something in return. It is cooperative: a partition that a
-member still owns must not be assigned to another one.
+Each member sends user data to the group's leader when it joins, and the leader's assignor returns
+user data to each member. A custom assignor is cooperative: it must not assign a partition to one
+member while another still owns it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from drumlin.client.consumer.assignors.members import Assignment, Member
 
 
 class OwnAssignor(ABC):
-    """A rule of the program's own. All of it runs in the client's loop, and must not block."""
+    """A custom assignor. Its methods run in the client's loop, and must not block."""
 
-    #: The name by which members agree on it.
+    #: The name of the assignor in the members' subscriptions.
     name: str
 
     @abstractmethod
     def user_data(self) -> bytes:
-        """What this member tells the group's leader when it joins."""
+        """The user data that this member sends to the group's leader when it joins."""
 
     @abstractmethod
     def assign(
         self, partition_counts: Mapping[str, int], members: list[Member]
     ) -> tuple[Assignment, Mapping[str, bytes]]:
-        """As the leader: the assignment, and what to tell each member, by its id."""
+        """As the leader: the assignment, and the user data for each member, by its id."""
 
     @abstractmethod
     def told(self, user_data: bytes) -> None:
-        """What the leader's assignor tells this member in a new generation."""
+        """Receive the user data from the leader's assignor, in each new generation."""

@@ -43,7 +43,7 @@ class _UserData:
     generation_id: Annotated[Int32, Versions(1)] = NO_GENERATION
 
 
-#: By partition: the ids of members that should rather have it than others, the most suited first.
+#: By partition: the ids of its preferred members, the most preferred first.
 Suited = Mapping[TopicPartition, Sequence[str]]
 
 
@@ -81,8 +81,8 @@ def assign_cooperatively(
 ) -> Assignment:
     """The `cooperative-sticky` assignment: without partitions that another member still owns.
 
-    `suited`: if several members may get a partition, the first of these that may gets it. It is
-    heeded where all members subscribe to the same topics.
+    `suited`: the preferred members for a partition; the first one that has room gets it. Applies
+    only where all members subscribe to the same topics.
     """
     claims = {each.member_id: _owned(each) for each in members}
     assignment = _assign(partition_counts, members, claims, suited or {})
@@ -169,15 +169,15 @@ def _level(
     """Balance members that all subscribe to the same topics: counts differ by one at most."""
     share, rest = divmod(total, len(members))
     wished = Counter(suited[each][0] for each in free if suited.get(each))
-    # The members with most partitions get the remainder, so that the fewest partitions move; among
-    # equals those that are suited for free ones.
+    # The members with most partitions get the remainder, so that the fewest partitions move; if
+    # several have equally many, those come first that are preferred for free partitions.
     order = sorted(
         in_order(members),
         key=lambda each: (-len(assignment[each.member_id]), -wished[each.member_id]),
     )
     quotas = {each.member_id: share + (index < rest) for index, each in enumerate(order)}
     for member_id, partitions in assignment.items():
-        # Those move first for which another member is suited.
+        # Partitions for which another member is preferred move first.
         kept = sorted(
             partitions, key=lambda each: (not {*suited.get(each, ())} <= {member_id}, each)
         )

@@ -72,7 +72,7 @@ def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 
 def assigned_user_data(data: bytes) -> bytes:
-    """What the leader tells the member besides; empty if it tells nothing.
+    """The user data from the leader's assignor; empty if there is none.
 
     Raises:
         ValueError: the bytes are no assignment.

@@ -46,7 +46,7 @@ async def fetch_partitions(
 ) -> dict[TopicPartition, PartitionFetch]:
     """Fetch from the leader, which fills its response in the order of the partitions.
 
-    Names topics by id, if the broker can, as a name may stand for another topic meanwhile.
+    Names topics by id, if the broker supports that, as the topic of a name may be recreated.
 
     Raises:
         KafkaError: the broker's error for the whole request.

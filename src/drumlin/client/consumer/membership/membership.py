@@ -59,7 +59,7 @@ class Membership(Protocol):
 
     #: The reason why this member has failed for good.
     failure: ErrorCode | None
-    #: Whether the group has ever told this member its partitions, maybe none.
+    #: Whether this member has ever had an assignment, even an empty one.
     has_assignment: bool
 
     def polled(self, now: float) -> None:

@@ -16,7 +16,7 @@ class UsersSide(ABC):
 
     def __init__(self, max_poll_interval_s: float, now: float) -> None:
         self._owned: Partitions = NO_PARTITIONS
-        #: Whether the group has ever told this member its partitions, maybe none.
+        #: Whether this member has ever had an assignment, even an empty one.
         self.has_assignment = False
         self._has_lost = False  # the owned partitions may belong to other members now
         self._is_on_duty = False

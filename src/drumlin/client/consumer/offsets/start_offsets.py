@@ -139,7 +139,7 @@ class Starter:
                 self._move(state, first if policy == "earliest" else end)
 
     def made_again(self, state: PartitionState) -> None:
-        """Apply the option `out_of_range`, as the topic was deleted and made again."""
+        """Apply the option `out_of_range`, as the topic was deleted and recreated."""
         if state.position == 0:
             state.go_to(0)
         elif self._options.out_of_range == "raise":

@@ -30,9 +30,9 @@ Nodes = Mapping[TopicPartition, ZooKeeperOffset]
 
 
 def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
-    """The greater offset of each partition; equal offsets in both stores are settled.
+    """The greater offset of each partition; offsets equal in both stores need no new commit.
 
-    If both are equal, the broker's is taken, as it has metadata and a leader epoch.
+    Of two equal offsets the broker's is taken, as it has metadata and a leader epoch.
     """
     ahead = {
         place: each

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install grpcio-tools"
 _PACKAGE: Final = "grpc_tools"
-#: What the compiler says besides its verdict.
+#: Lines of the compiler's log, which are not part of its verdict.
 _LOGGED: Final = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")
 _MAIN: Final = "drumlin-values.proto"
 _COMPILE_TIMEOUT_S: Final = 60

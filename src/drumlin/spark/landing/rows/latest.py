@@ -26,7 +26,7 @@ def latest(records: pa.Table) -> pa.Table:
 
 def _last(records: pa.Table, order: list[tuple[str, str]], *columns: str) -> pa.Table:
     """The last row, in this order, for each distinct combination of values in these columns."""
-    # Only what decides is brought into order: values may be large.
+    # Only the columns of the order are sorted: values may be large.
     in_order = pc.sort_indices(records.select([name for name, _ in order]), sort_keys=order)
     numbered = records.select(columns).take(in_order)
     numbered = numbered.append_column("row", pa.array(np.arange(len(records))))

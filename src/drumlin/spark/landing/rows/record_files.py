@@ -35,19 +35,19 @@ _WRITTEN: Final = pa.schema(
 )
 #: The size of the rows that a task keeps in memory before it writes them.
 _BUFFERED_BYTES: Final = 64 << 20
-#: A file that is larger is completed, and another one begun. S3 copies objects of 5 GiB at most.
+#: The size at which a file is completed, and another begun. S3 copies objects of at most 5 GiB.
 _LARGE_BYTES: Final = 1 << 30
-#: The number of files that a task has open. More periods than that come if timestamps are not in
-#: the order of the log.
+#: The maximum number of open files of a task. More periods may occur at a time if timestamps are
+#: not in the order of the log.
 _OPEN_MAX: Final = 64
 _PERIOD_US: Final = {"day": 86_400_000_000, "hour": 3_600_000_000}
 
 
 class Slot(NamedTuple):
-    """What a file has rows of."""
+    """The partition and the period of a file's rows."""
 
     partition: int
-    #: The number of the day or hour since 1970, if rows are kept apart by it.
+    #: The number of the day or hour since 1970, if rows are partitioned by it.
     period: int | None
 
 
@@ -86,7 +86,7 @@ class _Open:
 
     @property
     def size(self) -> int:
-        """What is written so far, in bytes."""
+        """The number of bytes written so far."""
         return int(self._stream.tell())
 
     def finish(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class _Open:
         return {"path": self.path, **self._slot._asdict(), **offsets, **counts}
 
     def abandon(self) -> None:
-        """Release what is open. The file is of no use."""
+        """Close the stream, and give up the file."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(Exception):

@@ -1,7 +1,7 @@
 """Reduces the rows of tasks to the last ones of each key, before anything is sent elsewhere.
 
-Rows travel as bytes in Arrow's IPC format, a row of Spark's for many: Spark would convert each row
-by itself, twice.
+Rows travel as bytes in Arrow's IPC format, many of them in one row of Spark's: Spark would convert
+each row by itself, twice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from drumlin.spark.landing.rows.latest import last_of_partitions, latest
 
-#: The bucket of a key.
+#: Returns the bucket of a key.
 BucketOf = Callable[[bytes], int]
 #: The result rows of tasks: many rows of the target, all of them of one bucket.
 PACKED: Final = "bucket int, rows binary"
 _PACKED: Final = pa.schema({"bucket": pa.int32(), "rows": pa.binary()})
-#: The size of the rows that a task buffers before it reduces them and passes these on. Spark
+#: The size of the rows that a task buffers before it reduces them and passes on the result. Spark
 #: refuses a value of 2 GB.
 _REDUCED_BYTES: Final = 64 << 20
 
@@ -62,14 +62,14 @@ def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def unpacked(blobs: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    """The latest row of each key in rows that `packed` has made; with this schema."""
+    """The latest row of each key in the results of `packed`; with this schema."""
     tables = [pa.ipc.open_stream(each).read_all() for each in blobs]
     rows = pa.concat_tables(tables) if tables else schema.empty_table()
     return latest(last_of_partitions(rows))
 
 
 def crc_bucket(buckets: int, key: bytes) -> int:
-    """The bucket of a key, where no format of a table says which."""
+    """The bucket of a key, for targets whose format does not define it."""
     return zlib.crc32(key) % buckets
 
 

@@ -1,4 +1,4 @@
-"""How the records of a topic become rows of a target: with values as bytes, or as typed columns.
+"""Converts a topic's records to rows of a target: with values as bytes, or as typed columns.
 
 Contains the names and types of all columns, and the function for tasks. Knows no kind of target.
 """
@@ -81,12 +81,12 @@ class Rows:
 
     @property
     def bad_records(self) -> BadRecords:
-        """What becomes of records whose values cannot be columns."""
+        """The handling of records whose values cannot be decoded."""
         return "fail" if self._typed is None else self._typed.decoding.bad_records
 
     @property
     def values(self) -> list[str]:
-        """The columns that hold the value; those that a tombstone has null."""
+        """The columns that hold the value, which are null for a tombstone."""
         if self._typed is None:
             return ["value"]
         return [each.name for each in self._typed.fields]
@@ -105,7 +105,7 @@ class Rows:
             yield self._row(batch)
 
     def live(self, rows: pa.Table) -> pa.Array:
-        """Which rows are no tombstones."""
+        """A mask of the rows that are not tombstones."""
         if self._typed is None:
             return pc.is_valid(rows["value"])
         return pc.invert(rows[TOMBSTONE])
@@ -122,7 +122,7 @@ class Rows:
 
 
 def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """These rows with the columns of `schema`; null in those that they do not have."""
+    """These rows with the columns of `schema`; columns that they lack are null."""
     there = set(rows.schema.names)
     columns: list[Any] = [
         rows[each.name].cast(each.type) if each.name in there else pa.nulls(len(rows), each.type)

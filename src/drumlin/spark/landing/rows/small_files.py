@@ -1,4 +1,4 @@
-"""Which small files are worth merging. Pure."""
+"""Decides which small files are worth merging. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 T = TypeVar("T")
-#: A file is small below this size.
+#: A smaller file counts as small.
 SMALL_BYTES: Final = 32 << 20
-#: The size of merged files, about.
+#: The approximate size of merged files.
 LARGE_BYTES: Final = 128 << 20
-#: Fewer are left alone: what was merged before would be written again for each new file.
+#: Fewer files are not merged: otherwise each new file would cause another rewrite.
 FEW: Final = 8
 
 
 def worth_merging(files: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """Groups of small files, each to become one; in the given order.
+    """Groups of small files, each to be merged into one file; in the given order.
 
     Args:
         files: files of one partition of a table, and their sizes in bytes.

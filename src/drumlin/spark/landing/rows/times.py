@@ -1,4 +1,4 @@
-"""Days and hours by which rows are kept apart, as columns and as parts of paths. Pure."""
+"""Days and hours by which rows are partitioned, as columns and as parts of paths. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from drumlin.spark.landing.rows.mode import Period
 
 _DAY: Final = pa.field("day", pa.date32())
 _HOUR: Final = pa.field("hour", pa.int32())
-#: The columns that a table is partitioned by, where it has no transforms.
+#: The partition columns of a table whose format has no partition transforms.
 PERIOD_COLUMNS: Final[dict[Period | None, tuple[pa.Field, ...]]] = {
     None: (),
     "day": (_DAY,),
     "hour": (_DAY, _HOUR),
 }
 _EPOCH: Final = date(1970, 1, 1)
-#: Days that dates can name; a record's timestamp may be anything.
+#: The range of days that dates can express; a record's timestamp may lie outside.
 _FIRST: Final = (date.min - _EPOCH).days
 _LAST: Final = (date.max - _EPOCH).days
 

@@ -1,4 +1,4 @@
-"""What users say about the values of topics that are landed as typed columns."""
+"""The user's settings for values that are landed as typed columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBJECT = f"{TOPIC}-value"
 
 
 class TypedValues(NamedTuple):
-    """How values are decoded. The arguments are those of `decode_values`."""
+    """The settings for decoding values: arguments of `decode_values`."""
 
     format: Format
     schema: StructType | str | None
@@ -69,10 +69,10 @@ def typed_values(
     message: str | None,
     bad_records: BadRecords,
 ) -> TypedValues | None:
-    """None, if nothing is said about values: then they are bytes.
+    """The settings in these arguments; None if there are none: then values are bytes.
 
     Raises:
-        ValueError: something is said, but no format; or no schema can be found.
+        ValueError: there are settings, but no format; or no schema can be found.
     """
     from drumlin.client.values.decoder import FORMATS
 

@@ -1,4 +1,4 @@
-"""Targets: their interface, a file or more for each kind, and which one a URL names.
+"""Targets: their interface, one or more files for each kind, and the choice by URL.
 
-Each keeps its position itself, in the commit that adds the rows.
+Each target stores its own position, in the commit that adds the rows.
 """

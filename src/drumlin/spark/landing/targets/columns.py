@@ -1,4 +1,4 @@
-"""What a target that exists has, beside what is to land in it: columns and periods."""
+"""Compares an existing target with the rows to land in it: columns and periods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from drumlin.spark.landing.targets.target import LandingRefused
 def missing_columns(
     there: Mapping[str, object], wanted: Mapping[str, object], rows: Rows, where: str
 ) -> list[str]:
-    """The columns that a table must be given; null in the rows that it has.
+    """The columns to add to a table; its existing rows have null in them.
 
     Args:
         there, wanted: the type of each column, in the table's own terms.
 
     Raises:
-        LandingRefused: a column has another type; or the table was begun with values as bytes and
-            is to go on with typed columns, or the other way round.
+        LandingRefused: a column has another type; or the table has values as bytes and the rows
+            have typed columns, or the other way round.
     """
     missing = [name for name in wanted if name not in there]
     if not rows.is_typed and missing:
@@ -42,10 +42,10 @@ def missing_columns(
 
 
 def agreed_period(wanted: Period | None, held: Period | None, where: str) -> Period | None:
-    """The period by which the rows of a target are kept apart.
+    """The period by which the rows of a target are partitioned.
 
     Raises:
-        LandingRefused: another one is wanted than the target was begun with.
+        LandingRefused: `wanted` is not the period that the target was created with.
     """
     if wanted not in (None, held):
         raise LandingRefused(

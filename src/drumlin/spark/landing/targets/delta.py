@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 _AT_END: Final = "at-end-ms"
-#: The id of a commit, by which a run knows its own. Others may come before it looks.
+#: The id of a commit, by which a run recognises its own: others may commit before it looks.
 _COMMIT: Final = "drumlin.commit"
 _LOOKED_AT: Final = 20
-#: The number of offsets of a compacted log of which a task writes the last ones.
+#: The number of a compacted log's offsets that one task reduces to the last record of each key.
 _OFFSETS_IN_TASK: Final = 500_000
 _PERIODS: Final = {
     tuple(each.name for each in columns): period for period, columns in PERIOD_COLUMNS.items()
@@ -81,7 +81,7 @@ class Table:
     ) -> None:
         """
         Args:
-            options: gives those of S3, as of now, if the table is there.
+            options: returns the current options for S3, if the table is in S3.
         """
         self._url, self._mode, self._period, self._current = url, mode, period, options
         self._options: dict[str, str] | None = None
@@ -129,7 +129,7 @@ class Table:
             except CommitFailedError:
                 newest = DeltaTable(self._url, storage_options=self._options).history(_LOOKED_AT)
                 if any(each.get(_COMMIT) == commit for each in newest):
-                    return NOTHING  # that can be told: only the answer was lost
+                    return NOTHING  # the commit succeeded: only its response was lost
                 raise
 
     def compact(self) -> None:
@@ -139,7 +139,7 @@ class Table:
         self._table.update_incremental()
         sizes = pa.table(self._table.get_add_actions())["size_bytes"].to_pylist()
         if sum(size < SMALL_BYTES for size in sizes) >= FEW:
-            # What another writer has changed meanwhile stays; the next round tries again.
+            # If another writer has changed the table meanwhile, the next round tries again.
             with contextlib.suppress(CommitFailedError):
                 self._table.optimize.compact()
 
@@ -210,7 +210,7 @@ class Table:
         return Added(changed, rows.nbytes)
 
     def _opened(self, position: Position, rows: Rows) -> DeltaTable:
-        """The table with columns for these rows, created if it does not exist.
+        """The table, with columns for these rows; created if it does not exist.
 
         Raises:
             OtherRun: the table did not exist, and another run has created and filled it.
@@ -236,7 +236,7 @@ class Table:
         return self._table
 
     def _add_columns(self, table: DeltaTable, wanted: pa.Schema, rows: Rows) -> None:
-        """Add the columns that are missing; null in the rows that are there.
+        """Add the columns that are missing; existing rows have null in them.
 
         Raises:
             LandingRefused: a column of the table has another type.
@@ -251,8 +251,8 @@ class Table:
         """Name and id of the topic that is landed in this table.
 
         Raises:
-            LandingRefused: the table was not created by a landing, is in the other mode, or has
-                its rows apart by other periods.
+            LandingRefused: the table was not created by a landing, is in the other mode, or is
+                partitioned by another period.
         """
         try:
             found = json.loads(table.metadata().description or "{}")

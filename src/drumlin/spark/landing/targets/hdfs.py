@@ -1,4 +1,4 @@
-"""HDFS as landings use it: whether it can be reached is known soon, and its errors name it."""
+"""HDFS for landings: finds out soon whether it can be reached, and names it in errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyarrow import fs
 from drumlin.spark.landing.targets.target import LandingRefused, StoreUnavailable
 
 _ANSWER_S: Final = 10.0
-#: `hdfs-native` would try for minutes, and say nothing: a landing tries again by itself.
+#: By default `hdfs-native` retries silently for minutes; the landing does its own retries.
 _OPTIONS: Final = {"dfs.client.failover.max.attempts": "2"}
-#: How `hdfs-native` writes an error that Python has no class for.
+#: The text of an error of `hdfs-native` that has no class in Python.
 _TOLD: Final = re.compile(r"(?P<kind>[A-Z]\w+)(?:\((?P<rest>.*)\))?", re.DOTALL)
-#: While name nodes or data nodes start, or change places.
+#: Transient errors, while name nodes or data nodes start or fail over.
 _PASSES: Final = re.compile(
     r"DataTransferError|\b(SafeMode|Standby|Retriable)Exception\b|could only be written to"
 )
@@ -36,12 +36,12 @@ def hdfs_files(parts: SplitResult) -> fs.FileSystem:
 
 
 def check_answers(files: fs.FileSystem, url: str) -> None:
-    """Ask the name nodes of a URL something; do nothing for other file systems.
+    """Check that the name nodes of a URL answer; do nothing for other file systems.
 
     `hdfs-native` waits forever for a name node that is silent.
 
     Raises:
-        StoreUnavailable, LandingRefused: there is no answer soon, or it is an error.
+        StoreUnavailable, LandingRefused: no answer in time, or the answer is an error.
     """
     if not _is_of_hdfs(url):
         return
@@ -69,12 +69,12 @@ def check_answers(files: fs.FileSystem, url: str) -> None:
 def naming_hdfs(url: str) -> Iterator[None]:
     """
     Raises:
-        StoreUnavailable, LandingRefused: what HDFS has said, if the URL is of HDFS.
+        StoreUnavailable, LandingRefused: an error of HDFS, if the URL is one of HDFS.
     """
     try:
         yield
     except (OSError, RuntimeError) as error:
-        # Not what has a class of its own, as FileNotFoundError or an error of the brokers.
+        # Errors with a class of their own (FileNotFoundError, errors of brokers) pass unchanged.
         is_told = type(error) is OSError or (
             type(error) is RuntimeError and _TOLD.fullmatch(str(error))
         )
@@ -88,7 +88,7 @@ def _is_of_hdfs(url: str) -> bool:
 
 
 def _hdfs_error(url: str, error: OSError | RuntimeError) -> LandingRefused | StoreUnavailable:
-    """What an error of HDFS means."""
+    """The landing's error for an error of HDFS."""
     text = str(error)
     told = _TOLD.fullmatch(text)
     line = (told["rest"] or told["kind"] if told else text).strip('"').partition("\\n")[0][:300]

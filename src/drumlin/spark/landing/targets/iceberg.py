@@ -104,7 +104,7 @@ class IcebergTable:
             catalog: the catalog's name in pyiceberg's configuration.
             name: the namespace, and then the table's name.
             buckets: the number of buckets, if an upsert table is created.
-            period: by which the rows of an append table are kept apart.
+            period: the period by which the rows of an append table are partitioned.
         """
         self._catalog_name, self._name, self._mode = catalog, tuple(name), mode
         self._buckets, self._period = buckets, period
@@ -144,7 +144,7 @@ class IcebergTable:
                 for each in gone:
                     snapshot.delete_data_file(each)
                 snapshot.append_data_file(made)
-        # What others have changed meanwhile stays; the next round tries again.
+        # If another writer has changed the table meanwhile, the next round tries again.
         with suppress(CommitFailedException, ValidationException):
             transaction.commit_transaction()
 
@@ -246,7 +246,7 @@ class IcebergTable:
         )
 
     def opened(self, rows: Rows, position: Position) -> Table:
-        """The table with columns for these rows, created if it does not exist.
+        """The table, with columns for these rows; created if it does not exist.
 
         Raises:
             OtherRun: another run has created the table meanwhile.
@@ -290,7 +290,7 @@ class IcebergTable:
                 raise OtherRun(f"another run has made {self._shown} meanwhile") from error
 
     def _add_columns(self, table: Table, rows: Rows) -> None:
-        """Add the columns that are missing; null in the rows that are there.
+        """Add the columns that are missing; existing rows have null in them.
 
         Raises:
             LandingRefused: a column of the table has another type.
@@ -380,7 +380,7 @@ class _Checked(Table):
     def of(cls, table: Table, known: set[str]) -> Self:
         """
         Args:
-            known: the ids of the commit that the batch continues from, and of the batch's own.
+            known: the ids of the commit that the batch continues from, and of its own commit.
         """
         location = table.metadata_location
         made = cls(table.name(), table.metadata, location, table.io, table.catalog)

@@ -14,7 +14,7 @@ from drumlin.spark.landing.targets.iceberg_files import Writing, described, read
 
 
 def compacted(table: Table) -> list[tuple[list[DataFile], DataFile]]:
-    """Merge small files of each partition, in the driver: those that go, and the new one."""
+    """Merge small files of each partition, in the driver; returns old files with the new one."""
     by_partition: dict[tuple[object, ...], list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
         if task.file.spec_id == table.metadata.default_spec_id:
@@ -29,7 +29,7 @@ def compacted(table: Table) -> list[tuple[list[DataFile], DataFile]]:
 
 
 def _merge(writing: Writing, tasks: list[FileScanTask], partition: tuple[object, ...]) -> DataFile:
-    """A new file with the rows of these, of which one is in memory at a time."""
+    """A new file with the rows of these files, reading one of them at a time."""
     schema = writing.schema()
     path, stream = writing.create(f"{uuid.uuid4()}.parquet")
     with stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:

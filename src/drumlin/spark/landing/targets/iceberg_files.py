@@ -93,7 +93,7 @@ def rewrite_bucket(
     """Rewrite the file of a bucket, if these records change any of its rows.
 
     Args:
-        changes: rows that `packed` has made, all of this bucket.
+        changes: results of `packed`, all of this bucket.
     """
     bucket = changes["bucket"][0].as_py()
     schema = writing.schema()
@@ -114,7 +114,7 @@ def merged(before: pa.Table, changes: pa.Table, is_live: pa.Array) -> tuple[pa.T
     """The rows of a bucket with these records applied, sorted by key; and whether any changed.
 
     Args:
-        is_live: which of the changes are no tombstones.
+        is_live: a mask of the changes that are not tombstones.
     """
     old, new = len(before), len(changes)
     both = pa.concat_tables([before, changes])

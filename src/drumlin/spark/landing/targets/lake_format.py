@@ -1,4 +1,4 @@
-"""The names of a lake's files, and what a load tells of itself. Pure."""
+"""The names of a lake's files, and the content of a load's `_offsets.json`. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 OFFSETS: Final = "_offsets.json"
 ASIDE: Final = "_aside"
 COLUMNS: Final = "columns"
-#: The columns of lakes whose values are bytes; these do not tell them.
+#: The columns of lakes whose values are bytes, which `_offsets.json` then does not list.
 BYTES: Final = {each.name: str(each.type) for each in Rows.of("append").schema}
-#: Names of loads come after it, and `_aside` before it.
+#: Names of loads sort after it, and `_aside` before it.
 FIRST: Final = "load="
-#: By which readers of partitioned folders know null.
+#: The name that stands for null in partitioned folders.
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 Told: TypeAlias = dict[str, Any]
@@ -35,7 +35,7 @@ def load_name(number: int) -> str:
 
 
 def load_number(folder: str) -> int | None:
-    """The number of the load in a folder of this name; None: it is no load."""
+    """The number of the load with this folder name; None if it is not a load's."""
     number = folder.removeprefix(FIRST)
     is_load = folder.startswith(FIRST) and number.isascii() and number.isdecimal()
     return int(number) if is_load else None
@@ -60,17 +60,17 @@ def merged_name(partition: str, names: list[str]) -> tuple[str, dict[str, str]]:
 
 
 def told_by(position: Position, period: Period | None, more: Told) -> bytes:
-    """What a load tells that brings a lake to this position."""
+    """The `_offsets.json` of a load that brings a lake to this position."""
     told = {"topic": position.topic, "topic_id": position.topic_id, "offsets": position.offsets}
     kept_apart = {} if period is None else {"period": period}
     return json.dumps({**told, **kept_apart, **more}).encode()
 
 
 def position_told(path: str, data: bytes) -> tuple[Told, Position]:
-    """What a load tells, and the position that it has brought the lake to.
+    """The content of a load's `_offsets.json`, and the position in it.
 
     Raises:
-        LandingRefused: it tells none.
+        LandingRefused: there is no position.
     """
     try:
         found: Told = json.loads(data)
@@ -85,10 +85,10 @@ def no_offsets(path: str, error: Exception) -> LandingRefused:
 
 
 def grown(columns: Mapping[str, str], rows: Rows, where: str) -> dict[str, str]:
-    """The columns of a lake, with those of these rows.
+    """The columns of a lake, extended by those of these rows.
 
     Args:
-        columns: those that it has; empty if it is new.
+        columns: the lake's present columns; empty if it is new.
 
     Raises:
         LandingRefused: a column of earlier loads has another type.

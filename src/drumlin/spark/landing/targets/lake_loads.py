@@ -1,13 +1,13 @@
 """The loads of a lake of Parquet files, each exactly once, and merging many small ones into one.
 
-A merged load has the number of its last one, and says in its `_offsets.json` which is its first.
-Merging replaces several folders, and a file system renames one at a time. So a merge is a load of
-its own, without records: its `_offsets.json` says which loads are replaced, and by what. As every
-load, it comes by one rename that a rival's rename refuses. From then on whoever finds it in the
-newest load completes it: it is complete before the next load comes.
+A merged load has the number of the last load that it replaces; its `_offsets.json` has the number
+of the first. Merging replaces several folders, and a file system renames one at a time. So a merge
+is a load of its own, without records: its `_offsets.json` says which loads are replaced, and by
+what. Like every load, it is published by one rename, which fails if another run was first. Any run
+that finds a merge in the newest load completes it, before the next load is published.
 
-Loads go before the merged one comes: for a moment, a reader that lists the folder by itself finds
-too few rows, and never a row twice. `visible_loads` is exact at every moment.
+The replaced loads are removed before the merged one appears: for a moment, a reader that lists the
+folder by itself finds too few rows, but never a row twice. `visible_loads` is always exact.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Load(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Loads that one load replaces, which is made already."""
+    """Loads to be replaced by a merged load, which is already written."""
 
     first: int
     last: int
-    #: A folder relative to the lake, with the merged load, and another for those that it replaces.
+    #: The folder, relative to the lake, with the merged load, and with a folder for replaced loads.
     aside: str
 
 
@@ -62,7 +62,7 @@ def load_numbers(files: fs.FileSystem, folder: str) -> list[int]:
 
 
 def visible_loads(files: fs.FileSystem, folder: str) -> list[str]:
-    """The paths of folders that together have every row once, whatever is merged meanwhile.
+    """The paths of folders that together have every row once, even during a merge.
 
     Raises:
         LandingRefused: loads are missing.
@@ -76,16 +76,16 @@ def visible_loads(files: fs.FileSystem, folder: str) -> list[str]:
 
 
 def complete(files: fs.FileSystem, folder: str, merge: Merge) -> None:
-    """Complete a merge. Others may do the same at this moment, or have done it long ago."""
+    """Complete a merge. Other runs may do so at the same time, or may have done so long ago."""
     replaced = f"{folder}/{merge.aside}/{_REPLACED}"
     for number in range(merge.first, merge.last + 1):
-        # Refused if it is there already: so the merged load is not taken for the one it replaces.
+        # Fails if the destination exists: so the merged load is not moved like a replaced one.
         with contextlib.suppress(OSError):
             files.move(f"{folder}/{load_name(number)}", f"{replaced}/{load_name(number)}")
     with contextlib.suppress(OSError):
         name = load_name(merge.last)
         files.move(f"{folder}/{merge.aside}/{name}", f"{folder}/{name}")
-    # Deleting is not atomic: nothing may be moved into what is left of it.
+    # Renamed first, as deleting is not atomic: nothing may be moved into a half-deleted folder.
     with contextlib.suppress(OSError):
         files.move(f"{folder}/{merge.aside}", f"{folder}/{merge.aside}-done")
     with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ def complete(files: fs.FileSystem, folder: str, merge: Merge) -> None:
 
 
 def small_loads(files: fs.FileSystem, folder: str) -> list[Load]:
-    """Small loads in a row, without the newest, which has the position; empty if they are few."""
+    """Consecutive small loads, except the newest, which has the position; empty if too few."""
     found, size_bytes = list[Load](), 0
     for load in (_whole(files, folder) or [])[:-1]:
         infos = files.get_file_info(fs.FileSelector(load.path, recursive=True))
@@ -109,7 +109,7 @@ def small_loads(files: fs.FileSystem, folder: str) -> list[Load]:
 
 
 def write_merged(files: fs.FileSystem, folder: str, loads: list[Load], aside: str) -> Merge:
-    """Write the load that replaces these, below `aside`, a folder relative to the lake."""
+    """Write the merged load of these loads below `aside`, a folder relative to the lake."""
     merge = Merge(loads[0].first, loads[-1].last, aside)
     _write_merged(files, f"{folder}/{aside}/{load_name(merge.last)}", loads)
     files.create_dir(f"{folder}/{aside}/{_REPLACED}")
@@ -117,7 +117,7 @@ def write_merged(files: fs.FileSystem, folder: str, loads: list[Load], aside: st
 
 
 def merge_told(told: dict[str, Any]) -> Merge | None:
-    """The merge that the `_offsets.json` of a load tells of."""
+    """The merge in the content of an `_offsets.json`, if there is one."""
     return None if MERGE not in told else Merge(**told[MERGE])
 
 
@@ -125,7 +125,7 @@ def _whole(files: fs.FileSystem, folder: str) -> list[Load] | None:
     """The loads, in order; None if they are being moved at this moment.
 
     Raises:
-        FileNotFoundError: likewise.
+        FileNotFoundError: they are being moved, too.
     """
     found = list[Load]()
     for number in load_numbers(files, folder):
@@ -138,23 +138,23 @@ def _whole(files: fs.FileSystem, folder: str) -> list[Load] | None:
     merge = merge_told(offsets_of(files, found[-1].path))
     if merge is not None and (merge.first, merge.last) not in [each[:2] for each in found]:
         path = f"{folder}/{merge.aside}/{load_name(merge.last)}"
-        offsets_of(files, path)  # it is still there
+        offsets_of(files, path)  # raises if it is no longer there
         others = [each for each in found if each.last < merge.first or each.first > merge.last]
         found = sorted([*others, Load(merge.first, merge.last, path)])
-    # Its owner may have removed the oldest ones.
+    # The lake's owner may have removed the oldest loads.
     is_whole = all(before.last + 1 == each.first for before, each in pairwise(found))
     return found if is_whole else None
 
 
 def offsets_of(files: fs.FileSystem, load: str) -> dict[str, Any]:
-    """What a load says of itself."""
+    """The content of a load's `_offsets.json`."""
     with files.open_input_file(f"{load}/{OFFSETS}") as file:
         found: dict[str, Any] = json.loads(file.read())
     return found
 
 
 def _write_merged(files: fs.FileSystem, path: str, loads: list[Load]) -> None:
-    """A load with the rows of these: a file for each partition, in each folder of a period."""
+    """Write a load with the rows of these loads: a file for each partition and period."""
     parts: dict[tuple[str, str], list[fs.FileInfo]] = defaultdict(list)
     for load in loads:
         for info in files.get_file_info(fs.FileSelector(load.path, recursive=True)):
@@ -177,7 +177,7 @@ def _write_merged(files: fs.FileSystem, path: str, loads: list[Load]) -> None:
 def concatenate(
     opened: Callable[[str], Any], paths: list[str], stream: Any, metadata: dict[str, str]
 ) -> None:
-    """Write one file with the rows of these, a file's rows in memory at a time."""
+    """Write one file with the rows of these files, reading one of them at a time."""
     schemas = []
     for path in paths:
         with opened(path) as file:

@@ -73,7 +73,7 @@ class Lake:
         self._url, self._period = url, period
         self._files, self._folder = open_lake(url)
         self._newest = -1
-        #: What the newest load says is to be merged.
+        #: The merge that the newest load requests.
         self._merge: Merge | None = None
         self._columns: dict[str, str] = {}
         #: This run's folder for unfinished files.
@@ -102,13 +102,13 @@ class Lake:
         return position
 
     def complete(self) -> None:
-        """Complete the merge that the newest load tells of."""
+        """Complete the merge that the newest load requests."""
         if self._merge is not None:
             with naming_hdfs(self._url):
                 complete(self._files, self._folder, self._merge)
 
     def add(self, batch: Batch, position: Position) -> Added:
-        self.complete()  # before anything that is old is removed
+        self.complete()  # before `tidy` removes old folders
         self._columns = grown(self._columns, batch.rows, self._url)
         folder = partial(_folder, self._url, f"{self._aside}/")
         write = partial(_write, self._url, partial(write_files, folder, self._period))
@@ -139,7 +139,7 @@ class Lake:
         self._finish(batch, position, load, columns)
 
     def _finish(self, batch: Batch | None, position: Position, load: str, more: Told) -> None:
-        """Say what a folder aside holds, and publish it as the next load.
+        """Write the `_offsets.json` of a finished folder, and publish it as the next load.
 
         Raises:
             OtherRun: another run has published a load of this number.
@@ -149,7 +149,7 @@ class Lake:
             file.write(told_by(position, self._period, more))
         if batch is not None:
             batch.confirm()
-        self.complete()  # nobody would find it any more
+        self.complete()  # once another load is the newest, no run would complete it
         overtaken = OtherRun(f"another run has made {load} of {self._url} meanwhile")
         if self._find_newest() > self._newest:  # the name is free if that load was merged since
             raise overtaken
@@ -159,7 +159,7 @@ class Lake:
             if self._find_newest() <= self._newest:
                 raise
             if self._files.get_file_info(finished).type == fs.FileType.NotFound:
-                return  # it was moved, and only the answer was lost
+                return  # it was moved, and only the response was lost
             raise overtaken from error
 
     def compact(self) -> None:
@@ -201,10 +201,10 @@ class Lake:
         """Do nothing: no resource is held."""
 
     def _check_empty(self) -> None:
-        """Readers would take what others have put here for rows.
+        """Check that the folder has no files of others, which readers would take for rows.
 
         Raises:
-            LandingRefused: the folder has files of others, and no load.
+            LandingRefused: it has such files, and no load.
         """
         found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         others = [each.base_name for each in found if not each.base_name.startswith(("_", "."))]

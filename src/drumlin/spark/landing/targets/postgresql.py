@@ -95,7 +95,7 @@ class PostgresTable:
         Args:
             table: the schema's name, if there is one, and then the table's name.
             shown: the URL without a password, for messages.
-            only_looks: whether it is only asked for its position, beside the run that lands.
+            only_looks: whether only the position is read, while another run may land.
         """
         self._url, self._mode, self._shown, self._only_looks = url, mode, shown, only_looks
         self._table, self._name = sql.Identifier(*table), ".".join(table)
@@ -209,7 +209,7 @@ class PostgresTable:
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """Lock the table for as long as the connection lasts.
 
-        Waits for what a run that has ended may have left at the server.
+        Waits for a session that an ended run may have left on the server.
 
         Raises:
             OtherRun: another run holds the lock.
@@ -226,7 +226,7 @@ class PostgresTable:
     def _missing(
         self, connection: psycopg.Connection[Any], rows: Rows, columns: Mapping[str, str]
     ) -> list[str]:
-        """The columns that the table must be given; null in the rows that are there.
+        """The columns to add to the table; existing rows have null in them.
 
         Raises:
             LandingRefused: a column of the table has another type.

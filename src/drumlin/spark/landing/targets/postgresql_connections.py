@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose both ends notice when the other one has vanished."""
+"""Connections to PostgreSQL, where each end notices when the other one has vanished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDURANCE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-#: The same for the server's end; servers before 14 do not look for the client during a statement.
+#: The same for the server's end; servers before 14 do not check the client during a statement.
 _OF_SERVER: Final = """
 SELECT set_config(name, given, false) FROM pg_settings JOIN (VALUES
     ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'),
@@ -28,7 +28,7 @@ SELECT set_config(name, given, false) FROM pg_settings JOIN (VALUES
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode. What the URL says goes before the defaults here.
+    """A connection in autocommit mode. The URL takes precedence over the defaults here.
 
     Raises:
         psycopg.Error: the server cannot be reached, or refuses the login.
@@ -36,7 +36,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
     given: dict[str, Any] = {**_ENDURANCE, **conninfo_to_dict(url)}
     connection = psycopg.connect(**given, autocommit=True)
     try:
-        # Refused on systems that cannot tell whether a client is still there.
+        # Refused on systems that cannot detect a vanished client.
         with suppress(psycopg.errors.InvalidParameterValue):
             connection.execute(_OF_SERVER)
     except psycopg.Error:

@@ -1,4 +1,4 @@
-"""Rows as PostgreSQL has them: the types of columns, and copying from a task."""
+"""Rows for PostgreSQL: the types of columns, and copying from a task."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def copy_records(
         sql.Identifier(aside), sql.SQL(", ").join(names)
     )
     pieces: Iterator[pa.Table | pa.RecordBatch] = batches
-    # Where a bad record counts as if it were not there, one before it may be the last of its key.
+    # If a bad record is dropped, an earlier record may become the last one of its key.
     if rows.mode == "upsert" and rows.bad_records != "drop":
         pieces = reduced(batches)
     with (
@@ -127,12 +127,12 @@ def _json(value: Any) -> str | None:
 
 
 def _plain(value: Any) -> str:
-    """What JSON has no type for, as text; bytes in base64."""
+    """A value that JSON has no type for, as text; bytes in base64."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _with_nul(texts: list[list[str | None]], documents: list[list[str | None]]) -> set[int]:
-    """The rows with a text that has the character U+0000, in JSON too."""
+    """The rows with a text that contains the character U+0000, also inside JSON."""
     found = {
         number
         for column in texts

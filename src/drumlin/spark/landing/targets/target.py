@@ -53,13 +53,13 @@ class Position(NamedTuple):
     topic_id: str
     #: The first offset of each partition that the target does not hold.
     offsets: Mapping[int, int]
-    #: A time before which no tombstone was missed: when end offsets that the target has reached
-    #: since were requested, or else those for its first batch. None: unknown.
+    #: A time before which no tombstone was missed: the time of the latest request for end offsets
+    #: that the target has reached since, or of that for its first batch. None: unknown.
     at_end_ms: int | None = None
 
 
 class Added(NamedTuple):
-    """What a commit has added to a target, for display."""
+    """The rows and bytes that a commit has added to a target, for display."""
 
     #: Rows that were added or changed.
     rows: int
@@ -75,11 +75,11 @@ class Batch(Protocol):
 
     @property
     def rows(self) -> Rows:
-        """How these records become rows; from batch to batch there may be more columns."""
+        """The conversion of these records to rows; later batches may have more columns."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the log: the rows of the target are replaced by those of the batch.
+        """Whether it is the whole log, so that its rows replace all rows of the target.
 
         In mode `upsert` only.
         """
@@ -107,7 +107,7 @@ class Target(Protocol):
         """
 
     def complete(self) -> None:
-        """Complete what a killed run has left behind, before the first batch. After `position`."""
+        """Complete an unfinished step of a killed run. Call after `position`, before `add`."""
 
     def add(self, batch: Batch, position: Position) -> Added:
         """Commit the batch's rows and this position, in one atomic step.
@@ -117,11 +117,11 @@ class Target(Protocol):
         Raises:
             OtherRun: another run has committed since that call.
             OtherTopic, RecordsLost: as from `batch.confirm()`.
-            LandingRefused: the target's columns are of other types than those of the rows.
+            LandingRefused: the target's columns have other types than those of the rows.
         """
 
     def compact(self) -> None:
-        """Merge small files, which changes no row. After `add`."""
+        """Merge small files, which changes no row. Call after `add`."""
 
     def close(self) -> None:
         """Release connections and locks; everything committed stays."""

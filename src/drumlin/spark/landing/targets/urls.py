@@ -11,7 +11,7 @@ from drumlin.spark.landing.rows.mode import TOPIC, Mode, Period
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.target import Target
 
-#: The second one is what Spark calls it.
+#: The second scheme is Spark's name for it.
 _S3: Final = ("s3", "s3a")
 _BY_ENVIRONMENT: Final = S3Account()
 
@@ -32,12 +32,12 @@ def open_target(
 ) -> Target:
     """
     Args:
-        period: by which rows are kept apart.
-        account: of targets in S3.
-        only_looks: whether the target is only asked for its position, while others may land.
+        period: the period by which rows are partitioned.
+        account: the account for targets in S3.
+        only_looks: whether only the position is read, while another run may land.
 
     Raises:
-        ValueError: the URL names no target, or not one for this mode or with periods.
+        ValueError: the URL names no target, or one that does not support this mode or periods.
         LandingRefused: there are no credentials for S3.
         ModuleNotFoundError: a package is missing; the message names it.
     """

@@ -1,6 +1,6 @@
 """The content of a batch, which its number alone does not identify.
 
-With a checkpoint that was restored from a backup, or copied, a query plans its next batch anew. So
+With a checkpoint that was restored from a backup, or copied, a query plans its next batch again. So
 a decision records the batch's content, and a batch that is found decided is compared with it. This
 module must never treat two batches as the same because their numbers are.
 """

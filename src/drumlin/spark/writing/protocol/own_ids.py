@@ -18,7 +18,7 @@ from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.spark.writing.protocol.winners import COMMITTED
 
-#: For how many runs of sinks ids are kept for reuse; each batch write is a run of its own.
+#: The number of sinks' runs whose ids are kept for reuse; each batch write is a run of its own.
 _RUNS_MAX: Final = 100
 
 

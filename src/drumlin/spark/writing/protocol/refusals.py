@@ -1,4 +1,4 @@
-"""Refusals: entries of a sink's state that name transactions which must not be decided any more.
+"""Refusals: entries of a sink's state that name transactions which must never be decided.
 
 Before a process aborts a transaction that may still win, it writes an entry, under the fence. An
 entry begins with a batch, and is dropped once that batch is done: after that, no transaction that

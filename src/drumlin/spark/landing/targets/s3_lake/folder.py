@@ -20,19 +20,19 @@ from obstore.store import ObjectStore, S3Store
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.s3_lake.session import S3Session, s3_error
 
-#: A file has 10,000 parts of this size at most.
+#: The size of a part; a file has at most 10,000 parts.
 _PART_BYTES: Final = 8 << 20
-#: The number of parts of a file that are under way, and in memory.
+#: The number of parts of a file in flight, and in memory.
 _PARTS_SENT: Final = 2
 _COPIES_AT_ONCE: Final = 16
-#: Beyond these attempts the landing itself tries again.
+#: After these attempts the landing itself retries.
 _RETRIES: Final = 4
 
 
 class Found(NamedTuple):
     """An object in a folder."""
 
-    #: Relative to the folder.
+    #: The name, relative to the folder.
     name: str
     size: int
     modified: datetime
@@ -55,7 +55,7 @@ class S3Folder:
             return list(obstore.list_with_delimiter(self._store)["common_prefixes"])
 
     def objects(self, below: str | None = None, *, after: str | None = None) -> Iterator[Found]:
-        """The objects of a folder in this one, and in those below it.
+        """The objects of a folder in this one, at any depth.
 
         Args:
             after: leave out names up to this one.
@@ -80,7 +80,7 @@ class S3Folder:
     def write_new(self, name: str, data: bytes) -> bool:
         """Create an object, in one step; False if there is one of this name, with other bytes.
 
-        No two callers may come with the same bytes.
+        No two callers may write the same bytes.
         """
         with self._told():
             try:
@@ -91,7 +91,7 @@ class S3Folder:
             return True
 
     def create(self, name: str) -> tuple[str, Any]:
-        """Create a file; it is there when the stream is closed."""
+        """Create a file, which exists once the stream is closed."""
         return name, _Stream(
             obstore.open_writer(
                 self._store, name, buffer_size=_PART_BYTES, max_concurrency=_PARTS_SENT
@@ -99,10 +99,10 @@ class S3Folder:
         )
 
     def copy(self, names: Mapping[str, str]) -> None:
-        """Copy objects, by the store itself.
+        """Copy objects inside the store.
 
         Args:
-            names: of the originals, by those of the copies.
+            names: the names of the originals, by the names of the copies.
 
         Raises:
             FileNotFoundError: an original is missing.
@@ -116,7 +116,7 @@ class S3Folder:
         obstore.copy(self._store, old, new)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are not there do not matter."""
+        """Delete objects; missing ones are not an error."""
         if found := list(names):
             with self._told():
                 obstore.delete(self._store, found)
@@ -138,13 +138,13 @@ class S3Folder:
 
 
 class TaskFolder(NamedTuple):
-    """A folder in a folder, in which a task creates files."""
+    """A subfolder in which a task creates files."""
 
     folder: S3Folder
     prefix: str
 
     def create(self, name: str) -> tuple[str, Any]:
-        # Not even a reader that looks for *.parquet anywhere shall find it.
+        # Not even a reader that looks for *.parquet at any depth may find it.
         return self.folder.create(f"{self.prefix}/{name.removesuffix('.parquet')}")
 
 
@@ -153,7 +153,7 @@ def task_folder(url: str, account: S3Account, prefix: str) -> TaskFolder:
 
 
 class _Stream:
-    """What Arrow needs of a file that it writes."""
+    """A file for Arrow to write: the methods that Arrow calls."""
 
     def __init__(self, writer: obstore.WritableFile) -> None:
         self._writer, self._position = writer, 0

@@ -1,7 +1,7 @@
 """A lake of Parquet files in S3: every record of a topic, exactly once.
 
-The layout is that of `parquet.py`, for the same readers. How a load becomes visible, and what is
-done about runs that died, is in `loads.py`.
+The layout is that of `parquet.py`, for the same readers. `loads.py` makes a load visible, and
+completes the loads of runs that died.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from drumlin.spark.landing.targets.target import (
     StoreUnavailable,
 )
 
-#: Batches to which no file was added for this long, and that no load names, belong to dead runs.
+#: Batches that no load names, and that got no file for this long, belong to dead runs.
 _DEAD_AFTER: Final = timedelta(days=1)
 
 
@@ -82,7 +82,7 @@ class S3Lake:
             complete(self._folder, self._newest, self._contents)
 
     def add(self, batch: Batch, position: Position) -> Added:
-        self.complete()  # before anything that is old is removed
+        self.complete()  # before `tidy` removes old files
         self._columns = grown(self._columns, batch.rows, self._url)
         aside = batch_folder()
         with self._removed_if_it_fails(aside):
@@ -108,7 +108,7 @@ class S3Lake:
         """
         number = self._newest + 1
         told = told_by(position, self._period, {**more, **contents.told()})
-        # If the answer is an error, it may be there or not, and its files stay.
+        # After an error the load may exist or not, so its files stay.
         if not self._folder.write_new(offsets_path(number), told):
             self._remove(contents.aside)
             raise OtherRun(f"another run has made {load_name(number)} of {self._url} meanwhile")
@@ -143,7 +143,7 @@ class S3Lake:
 
     @contextlib.contextmanager
     def _removed_if_it_fails(self, aside: str) -> Iterator[None]:
-        """Remove a batch's files, which nothing names yet."""
+        """Remove a batch's files if the block raises: no load names them yet."""
         try:
             yield
         except BaseException:
@@ -158,7 +158,7 @@ class S3Lake:
     def _check_store(self, aside: str) -> None:
         """
         Raises:
-            LandingRefused: the store overwrites what is not to be overwritten.
+            LandingRefused: the store ignores conditional writes, and overwrites objects.
         """
         name = f"{aside}/probe"
         if self._is_checked:

@@ -1,17 +1,18 @@
-"""The loads of a lake in S3: committed by one object, then put in their places.
+"""The loads of a lake in S3: committed by one object, then copied to their places.
 
     lake/load=00000007/_offsets.json          the commit: position, and which files of which batch
-    lake/_aside/<batch>/<file>                until then
+    lake/_aside/<batch>/<file>                the batch's files before that
     lake/load=00000007/0-…-….parquet          copied by the store, once the commit is there
 
-S3 creates an object only if there is none, and moves nothing. So the commit is to create
-`_offsets.json`, which is never written again nor removed: no number of a load comes twice, and of
-two runs one is refused, however late. What the newest load's batch still has aside is copied by
-whoever finds it there, its run or the next one: a load is complete before the next one comes. Who
-lists the folders finds no row that is not committed, and none twice; of the newest load too few,
-for a moment or until the next run.
+S3 can create an object only if it does not exist, but cannot rename one. So the commit is the
+creation of `_offsets.json`, which is never overwritten or removed: no load number is used twice,
+and of two runs one is refused, however late it is. The files of the newest load that are still in
+`_aside` are copied by its own run, or by the next one: a load is complete before the next one is
+committed. A reader that lists the folders finds only committed rows, and none twice, but too few
+rows of the newest load, for a moment or until the next run.
 
-A merge is a load as well, that tells which loads it replaces. Their files go before its own come.
+A merge is also a load, which names the loads that it replaces. Their files are deleted before its
+own are copied.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ _PAUSE_S: Final = 0.05
 
 
 class Contents(NamedTuple):
-    """The files of a load, and where they are until it is complete."""
+    """The files of a load, and their paths until it is complete."""
 
-    #: The batch's folder; None: of a load that was not written here, and is complete.
+    #: The batch's folder; None for a load that was copied from another lake, and is complete.
     aside: str | None
-    #: The paths of files until then, by their names in the load.
+    #: The paths of the files until the load is complete, by their names in the load.
     files: dict[str, str]
-    #: The numbers of the loads whose rows they have.
+    #: The numbers of the loads that this load replaces.
     replaced: list[int]
 
     @classmethod
@@ -68,12 +69,12 @@ class Contents(NamedTuple):
         return {_BATCH: self.aside, _FILES: self.files, **replaced}
 
     def sources(self, number: int) -> dict[str, str]:
-        """The paths of files until the load is complete, by those that they have then."""
+        """The paths of the files until the load is complete, by their final paths."""
         return {f"{load_name(number)}/{name}": path for name, path in self.files.items()}
 
 
 def batch_folder() -> str:
-    """A folder for the files of a new batch, until they are in their places."""
+    """A folder for the files of a new batch, until they are copied to their places."""
     return f"{ASIDE}/{uuid.uuid4()}"
 
 
@@ -85,7 +86,7 @@ def newest_load(folder: S3Folder, known: int = -1) -> int:
     """The number of the newest load; -1: there is none.
 
     Args:
-        known: a load that is there.
+        known: the number of a load that exists.
     """
     if known < 0:
         names: Iterable[str] = folder.folders()
@@ -97,7 +98,7 @@ def newest_load(folder: S3Folder, known: int = -1) -> int:
 
 
 def complete(folder: S3Folder, number: int, contents: Contents) -> None:
-    """Put the files of the newest load in their places. Others may do the same at this moment.
+    """Copy the files of the newest load to their places. Other runs may do so at the same time.
 
     Raises:
         LandingRefused: files are missing.
@@ -107,7 +108,7 @@ def complete(folder: S3Folder, number: int, contents: Contents) -> None:
     left, sources = {each.name for each in folder.objects(contents.aside)}, contents.sources(number)
     if left.intersection(sources.values()):
         folder.delete(_replaced_files(folder, contents))
-        # Another one may have done it meanwhile, and remove what is left.
+        # Another run may have copied them meanwhile, and may be deleting the originals.
         with contextlib.suppress(FileNotFoundError):
             folder.copy({new: old for new, old in sources.items() if old in left})
     missing = sources.keys() - {each.name for each in folder.objects(load_name(number))}
@@ -130,13 +131,14 @@ def _replaced_files(folder: S3Folder, contents: Contents) -> list[str]:
 
 
 def visible_files(folder: S3Folder) -> tuple[list[str], bool]:
-    """The files that together have every row of complete loads once, whatever goes on meanwhile.
+    """The files that together have every row of complete loads once, even during a merge.
 
     Returns:
         Their paths, and whether values are columns.
 
     Raises:
-        LandingRefused: loads come more quickly than they are listed; or one tells nothing.
+        LandingRefused: loads are added more quickly than they are listed; or the newest one has no
+            valid `_offsets.json`.
     """
     for _ in range(_ATTEMPTS):
         newest = newest_load(folder)
@@ -145,14 +147,14 @@ def visible_files(folder: S3Folder) -> tuple[list[str], bool]:
         path = offsets_path(newest)
         told, _ = position_told(f"{folder.url}/{path}", folder.read(path))
         found = _listed(folder, newest, Contents.of(told))
-        if newest_load(folder, newest) == newest:  # or the listed ones may be merged meanwhile
+        if newest_load(folder, newest) == newest:  # otherwise listed loads may have been merged
             return found, COLUMNS in told
         time.sleep(_PAUSE_S)
     raise LandingRefused(f"loads come to {folder.url} more quickly than they are listed")
 
 
 def _listed(folder: S3Folder, newest: int, contents: Contents) -> list[str]:
-    # First these, as a file is for a moment in both places.
+    # Listed first, as a file is in both places for a moment.
     aside = {each.name for each in folder.objects(contents.aside)} if contents.aside else set()
     found = [each.name for each in folder.objects(after=FIRST) if _is_file(each.name)]
     sources = contents.sources(newest)
@@ -178,10 +180,11 @@ def small_loads(folder: S3Folder, newest: int) -> dict[int, list[str]]:
 
 
 def write_merged(folder: S3Folder, loads: dict[int, list[str]], aside: str, load: str) -> Contents:
-    """Write the files of a load that replaces these: one for each partition and period.
+    """Write the files of the merged load of these loads: one for each partition and period.
 
     Args:
-        aside: the folder that they are written to; `load`: the folder's name that they are for.
+        aside: the folder that they are written to.
+        load: the folder of the merged load.
     """
     parts: dict[tuple[str, str], list[str]] = defaultdict(list)
     for paths in loads.values():
@@ -194,7 +197,7 @@ def write_merged(folder: S3Folder, loads: dict[int, list[str]], aside: str, load
         data = io.BytesIO()
         concatenate(lambda path: pa.BufferReader(folder.read(path)), paths, data, offsets)
         name = f"{within}/{name}".strip("/")
-        # Readers find columns in its path; who looks for *.parquet anywhere does not find it.
+        # The path has the partition columns; without the suffix no reader takes it for a file.
         files[name] = f"{aside}/{load}/{name.removesuffix('.parquet')}"
         folder.write(files[name], data.getvalue())
     return Contents(aside, files, list(loads))

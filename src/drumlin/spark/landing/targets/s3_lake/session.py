@@ -1,4 +1,4 @@
-"""How S3 is reached, found as AWS's own tools find it; and what its errors mean for a landing."""
+"""The login and endpoint of S3, found as AWS's own tools find them, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from botocore.exceptions import BotoCoreError
 from drumlin.spark.landing.s3_account import S3Account
 from drumlin.spark.landing.targets.target import LandingRefused, StoreUnavailable
 
-#: Where stores that have no regions are, too.
+#: The default region, which also stands for stores without regions.
 _REGION: Final = "us-east-1"
-#: Of the texts of the Rust library that `obstore` and `deltalake` are made of.
+#: Patterns of the error texts of the Rust library under `obstore` and `deltalake`.
 _STATUS: Final = re.compile(r"status code\W*(?:\x1b\[\d+m|\W)*([45]\d\d)")
 _CODE: Final = re.compile(r"<Code>(\w+)")
 _COLOURED: Final = re.compile(r"\x1b\[\d+m")
-#: What may be otherwise in a moment: too many requests.
+#: The transient status: too many requests.
 _BUSY: Final = 429
 
 
 class S3Session:
-    """A login, which is renewed if it expires, and the store that it is for."""
+    """A login, which is renewed when it expires, and the endpoint and region of its store."""
 
     def __init__(self, url: str, account: S3Account) -> None:
         """
@@ -45,7 +45,7 @@ class S3Session:
                     "s3.secret.access.key in the file of --properties"
                 )
             self.endpoint, self.region = account.endpoint or "", account.region or ""
-            if not self.endpoint or not self.region:  # not in tasks, as it takes a while
+            if not self.endpoint or not self.region:  # slow, so tasks are given both
                 self.region = self.session.region_name or _REGION
                 client = self.session.client(
                     "s3", region_name=self.region, endpoint_url=account.endpoint
@@ -56,11 +56,11 @@ class S3Session:
 
     @property
     def is_plain_http(self) -> bool:
-        """Whether the endpoint is one without TLS."""
+        """Whether the endpoint has no TLS."""
         return self.endpoint.startswith("http:")
 
     def for_delta(self) -> dict[str, str]:
-        """What `deltalake` is told, which knows no profiles; as of now."""
+        """The current storage options for `deltalake`, which does not read profiles."""
         login = self._credentials.get_frozen_credentials()
         told = {
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -82,7 +82,7 @@ def options_for_delta(url: str, account: S3Account) -> Callable[[], dict[str, st
 
 
 def s3_error(url: str, error: Exception) -> LandingRefused | StoreUnavailable:
-    """What an error of a request to S3 means."""
+    """The landing's error for a failed request to S3."""
     text = str(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     told = code[1] if code else ""
