@@ -9,20 +9,33 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-#: Folders that are given to a worker as a whole, the longest first.
-TOGETHER = (
-    "tests/spark/",
-    "tests/examples/",
-    "tests/differential/",
+#: What stands beside an Apache Kafka, but for Spark: one worker starts it.
+_WITH_KAFKA = (
     "tests/migration/",
-    "tests/security/",
+    "tests/cli/clusters/test_cluster_health.py",
+    "tests/cli/groups/test_group_reset.py",
+    "tests/cli/test_cluster_commands.py",
+    "tests/client/read/test_read.py",
+    "tests/client/transactions/test_transactions.py",
+    "tests/client/write/test_append.py",
+)
+
+#: Folders and modules that are given to a worker as a whole, the longest first.
+TOGETHER = (
+    ("tests/spark/",),
+    ("tests/differential/",),
+    _WITH_KAFKA,
+    ("tests/examples/",),
+    ("tests/security/",),
 )
 
 #: Folders with modules that take tens of seconds; those of the others take a few at most.
-LONG = (
-    *("tests/client/", "tests/clients/", "tests/guarantees/", "tests/compaction/"),
-    *("tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
-    "tests/cluster/",
+LONG = tuple(
+    (f"tests/{folder}/",)
+    for folder in (
+        *("client", "clients", "guarantees", "compaction", "records", "storage", "crash", "broker"),
+        "cluster",
+    )
 )
 
 
@@ -39,6 +52,6 @@ class ByServers(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         number = order(nodeid)
         if number < len(TOGETHER):
-            return TOGETHER[number]
+            return TOGETHER[number][0]
         module: str = super()._split_scope(nodeid)
         return module
