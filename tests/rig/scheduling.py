@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-#: What stands beside an Apache Kafka, but for Spark: one worker starts it.
+#: What starts brokers on a ZooKeeper, or is their store.
+_ON_ZOOKEEPER = (
+    "tests/cluster/",
+    "tests/metadata/zookeeper/",
+    "tests/metadata/to_zookeeper/",
+    "tests/metadata/test_conformance.py",
+    "tests/metadata/test_reassigning.py",
+)
+
+#: What stands beside an Apache Kafka, but for Spark.
 _WITH_KAFKA = (
     "tests/migration/",
     "tests/cli/clusters/test_cluster_health.py",
@@ -22,36 +31,34 @@ _WITH_KAFKA = (
 
 #: Folders and modules that are given to a worker as a whole, the longest first.
 TOGETHER = (
-    ("tests/spark/",),
+    ("tests/spark/", "tests/examples/"),  # the latter in the JVM of the former, which is warm
+    ("tests/capture/",),
+    _ON_ZOOKEEPER,
     ("tests/differential/",),
     _WITH_KAFKA,
-    ("tests/examples/",),
     ("tests/security/",),
 )
 
 #: Folders with modules that take tens of seconds; those of the others take a few at most.
-LONG = tuple(
-    (f"tests/{folder}/",)
-    for folder in (
-        *("client", "clients", "guarantees", "compaction", "records", "storage", "crash", "broker"),
-        "cluster",
-    )
+LONG = (
+    *("tests/client/", "tests/clients/", "tests/guarantees/", "tests/compaction/"),
+    *("tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
 )
 
 
 def order(node_id: str) -> int:
     """Where a test comes; those with the same number stay in their order."""
-    folders = (*TOGETHER, *LONG)
-    found = [number for number, folder in enumerate(folders) if node_id.startswith(folder)]
-    return found[0] if found else len(folders)
+    places = (*(each for group in TOGETHER for each in group), *LONG)
+    found = [number for number, place in enumerate(places) if node_id.startswith(place)]
+    return found[0] if found else len(places)
 
 
 class ByServers(LoadScopeScheduling):
-    """Module by module, but for the folders that stay together."""
+    """Module by module, but for what stays together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        number = order(nodeid)
-        if number < len(TOGETHER):
-            return TOGETHER[number][0]
+        for group in TOGETHER:
+            if nodeid.startswith(group):
+                return group[0]
         module: str = super()._split_scope(nodeid)
         return module
