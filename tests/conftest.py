@@ -92,6 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    depth.leave_versions_between(items)
     items.sort(key=lambda item: order(item.nodeid))
     for item in items:
         if item.nodeid.startswith(_TIDY):

@@ -51,6 +51,7 @@ def load(captured: Captured, seed: int) -> Iterator[None]:
     assert not failures, failures
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_equal_after_kills(captured: Captured, seed: int) -> None:
     captured.run(*SCHEMA)

@@ -109,7 +109,7 @@ def test_a_paused_capture_that_is_removed(captured: Captured) -> None:
     assert not _has_slot(captured)
 
 
-@pytest.mark.parametrize("choice", ["stop", "drop"])
+@pytest.mark.parametrize("choice", ["stop", pytest.param("drop", marks=pytest.mark.deep)])
 def test_too_much_wal_while_it_is_paused(captured: Captured, choice: str) -> None:
     _item(captured)
     captured.start_here(max_wal_bytes=_LIMIT, on_max_wal=choice)

@@ -56,7 +56,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    settings = KEPT | {"num.partitions": "2"}
+    settings = KEPT | {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     server = DrumlinServer(tmp_path_factory.mktemp("server"), settings)
     try:
         server.start()

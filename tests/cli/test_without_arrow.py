@@ -17,7 +17,7 @@ import pytest
 
 from drumlin.cli.app import app
 from drumlin.client.needs_arrow import NO_ARROW
-from rig.brokers.drumlin_server import DrumlinServer, server_command
+from rig.brokers.drumlin_server import DrumlinServer
 from rig.documents.fresh_environment import FreshEnvironment
 
 LINES = 40  # more than are encoded one by one where there is Arrow
@@ -75,9 +75,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     environment.install("../drumlin")
     folder = tmp_path_factory.mktemp("place")
     (folder / "lines").write_text("".join(f"k{each % 7}:{each}\n" for each in range(LINES)))
-    server = DrumlinServer(folder)
+    server = DrumlinServer(folder, {"group.initial.rebalance.delay.ms": "0"})
     try:
-        server.launch([environment.python, *server_command(server.data, server.port)[1:]])
+        server.launch([environment.python, *server.command()[1:]])
         server.await_ready_line(re.escape(server.address))
         yield Place(environment, folder, server.address)
         server.stop()

@@ -52,6 +52,7 @@ def make_broker(tmp_path: Path, chroot: str) -> Iterator[MakeBroker]:
             "zookeeper.connect": chroot,
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "zookeeper.connection.timeout.ms": "60000",
+            "group.initial.rebalance.delay.ms": "100",
         }
         server = DrumlinServer(where, known | dict(settings or {}))
         servers.append(server)

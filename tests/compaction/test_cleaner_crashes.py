@@ -35,8 +35,8 @@ _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename
 
 
 def some_of(steps: int) -> list[int]:
-    """The steps at which it is stopped: all, or at each commit every third one and the last."""
-    return sorted({*range(0, steps, so_many(3, 1)), steps})
+    """The steps at which it is stopped: all, or at each commit every fifth one and the last."""
+    return sorted({*range(0, steps, so_many(5, 1)), steps})
 
 
 def dirty_log(root: Path, seed: int) -> RandomLog:

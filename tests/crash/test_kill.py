@@ -14,7 +14,7 @@ from rig.brokers.drumlin_server import DrumlinServer
 from rig.depth import seeds, so_many
 from rig.waiting import wait_until
 
-_KILLS = so_many(4, 10)
+_KILLS = so_many(3, 10)
 _SMALL_SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "4096"}
 
 

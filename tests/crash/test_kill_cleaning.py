@@ -18,7 +18,7 @@ from rig.data.raw import Closed, NoAnswer, RawClient
 from rig.depth import seeds, so_many
 from rig.waiting import wait_until
 
-_KILLS = so_many(3, 10)
+_KILLS = so_many(2, 10)
 _KEYS = 40
 _CLEANING = {
     "log.cleaner.backoff.ms": "5",

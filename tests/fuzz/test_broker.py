@@ -9,7 +9,7 @@ import pytest
 from fuzz.broker import fuzz_broker
 from rig.depth import so_many
 
-_FRAMES = so_many(1500, 3000)
+_FRAMES = so_many(800, 3000)
 
 
 @pytest.mark.slow

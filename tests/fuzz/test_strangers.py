@@ -9,7 +9,7 @@ import pytest
 from fuzz.strangers import fuzz_strangers
 from rig.depth import so_many
 
-_ATTEMPTS = so_many(250, 6000)
+_ATTEMPTS = so_many(150, 6000)
 
 
 @pytest.mark.slow

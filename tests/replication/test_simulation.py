@@ -26,13 +26,25 @@ from rig.depth import so_many
 _BLOCKS, _BLOCKS_ON_MACHINE = 40, 20
 #: Within so many seeds each mistake must be found, but for those that take an order.
 _SEEDS_TO_FIND = 600
-_SEEDS_IN_ORDER = 10
+#: What is tried first, of mistakes that few seeds find.
+_FOUND_BY = {
+    "a clean stop names an epoch that may be over": 30,
+    "a follower keeps what its leader has deleted": 11,
+    "a log gives way to a part of another": 19,
+    "a request is not compared with the state": 10,
+    "old news count": 36,
+}
+_SEEDS_IN_ORDER = so_many(3, 10)
 
 
 def check(store: str, block: int, size: int) -> None:
     for seed in range(block * size, (block + 1) * size):
         if run(seed, store=store).violation is not None:
             pytest.fail(story(seed, store))
+
+
+def seeds_for(name: str) -> list[int]:
+    return [_FOUND_BY.get(name, 0), *range(_SEEDS_TO_FIND)]
 
 
 def breaks(seed: int, *faults: Any, **how: Any) -> bool:
@@ -44,12 +56,12 @@ def breaks(seed: int, *faults: Any, **how: Any) -> bool:
 
 @pytest.mark.parametrize("block", range(_BLOCKS))
 def test_promises_are_kept_whatever_goes_wrong(block: int) -> None:
-    check(ON_ZOOKEEPER, block, so_many(5, 500))
+    check(ON_ZOOKEEPER, block, so_many(2, 500))
 
 
 @pytest.mark.parametrize("block", range(_BLOCKS_ON_MACHINE))
 def test_promises_are_kept_by_the_brokers_of_one_machine(block: int) -> None:
-    check(ON_MACHINE, block, so_many(2, 500))
+    check(ON_MACHINE, block, so_many(1, 500))
 
 
 @pytest.mark.parametrize("seed", [66, 6209, 6554])
@@ -84,13 +96,13 @@ def test_no_damage_leaves_nobody_who_counts() -> None:
 @pytest.mark.parametrize("name", [each for each in MISTAKES if each not in DIRECTED])
 def test_mistakes_are_found(name: str) -> None:
     with mistaken(MISTAKES[name]):
-        assert any(map(breaks, range(_SEEDS_TO_FIND)))
+        assert any(map(breaks, seeds_for(name)))
 
 
 @pytest.mark.parametrize("name", COPY_MISTAKES)
 def test_mistakes_with_logs_that_are_fetched_anew_are_found(name: str) -> None:
     with mistaken(COPY_MISTAKES[name]):
-        assert any(map(breaks, range(_SEEDS_TO_FIND)))
+        assert any(map(breaks, seeds_for(name)))
 
 
 @pytest.mark.parametrize("name", [each for each in MACHINE_MISTAKES if each not in DIRECTED])

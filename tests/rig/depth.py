@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ import pytest
 #: Whether this is a run of script/assure.
 IS_DEEP = os.environ.get("DRUMLIN_TEST_DEEP", "") not in ("", "0")
 
+
+#: Scripts on three brokers whose lowest and newest versions do at each commit: what a version has
+#: that others have not is compared on one broker, in tests/differential/data.
+_FEW_VERSIONS = "tests/differential/cluster/test_other_leaders.py"
 
 _TESTS = Path(__file__).parents[1]
 
@@ -34,6 +40,19 @@ def seeds(at_each_commit: int, deep: int) -> list[Any]:
     _note(deep)
     more = range(at_each_commit, deep)
     return [*range(at_each_commit), *(pytest.param(each, marks=pytest.mark.deep) for each in more)]
+
+
+def leave_versions_between(items: Iterable[Any]) -> None:
+    """Mark them `deep` from outside: recordings hold as long as the scripts are the same."""
+    scripts: dict[str, list[Any]] = defaultdict(list)
+    for item in items:
+        if item.nodeid.startswith(_FEW_VERSIONS):
+            scripts[item.originalname].append(item)
+    for tests in scripts.values():
+        versions = [each.callspec.params["version"] for each in tests]
+        for test, version in zip(tests, versions, strict=True):
+            if min(versions) < version < max(versions):
+                test.add_marker(pytest.mark.deep)
 
 
 def _note(number: int) -> None:

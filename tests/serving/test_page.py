@@ -16,7 +16,8 @@ def test_the_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Walkthrough(tmp_path) as walk:
-        walk.run("drumlin server --data ./data --listen 127.0.0.1:9092")
+        soon = "--set group.initial.rebalance.delay.ms=0"
+        walk.run(f"drumlin server --data ./data --listen 127.0.0.1:9092 {soon}")
         walk.follow(PAGE)
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "2 records read, 0 left"

@@ -20,7 +20,8 @@ from drumlin.capture.errors import CaptureRefused, CaptureReplaced
 from drumlin.capture.log.position import Position
 from spark.sink_twin.mutations import Mutation, applied
 
-_LIMIT = 30_000
+#: Some 1,500 steps are the most that a seed takes; a capture that does not end takes them all.
+_LIMIT = 6_000
 _EVENTFUL = 500
 
 

@@ -182,7 +182,7 @@ def _together(
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@settings(max_examples=so_many(25, 1000), deadline=None)
+@settings(max_examples=so_many(12, 1000), deadline=None)
 @given(whole=st.lists(_CHANGES, max_size=4), first=_CHANGES, last=_CHANGES, past=st.integers(0, 2))
 def test_together_as_singly(
     name: str, registry: RegistryRig, whole: Any, first: Any, last: Any, past: int

@@ -49,7 +49,9 @@ def start(
 
 
 @pytest.mark.parametrize(
-    "ways", [DATABASE, DATABASE[1:], BROKER], ids=["database", "answers", "broker"]
+    "ways",
+    [DATABASE, pytest.param(DATABASE[1:], marks=pytest.mark.deep), BROKER],
+    ids=["database", "answers", "broker"],
 )
 def test_a_connection_whose_other_end_is_gone(
     captured: Captured, start: Callable[[], None], network: Between, ways: tuple[Way, ...]

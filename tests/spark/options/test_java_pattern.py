@@ -13,6 +13,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from drumlin.spark.options.java_pattern import TOPIC_CHARACTERS, python_pattern
+from rig.depth import so_many
 
 NAMES = [
     *("".join(each) for size in (1, 2, 3) for each in itertools.product("aB1-_.", repeat=size)),
@@ -68,7 +69,9 @@ def test_the_same_names_match_as_in_java(spark: SparkSession, pattern: str) -> N
 
 
 @pytest.mark.spark
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=so_many(60, 150), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     pattern=st.lists(
         st.sampled_from(

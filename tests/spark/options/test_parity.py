@@ -78,10 +78,10 @@ def at(**offsets: int) -> str:
         {"includeHeaders": "true"},
         {"subscribe": "T, U", "startingOffsets": " Earliest ", "endingOffsets": "LATEST"},
         {"subscribePattern": r"(?<both>T|\QU\E)\p{L}*+"},
-        {"subscribePattern": "T|__.*"},  # no internal topics
+        deep({"subscribePattern": "T|__.*"}),  # no internal topics
         deep({"assign": '{"T":[1],"U":[0]}'}),
         {"startingOffsets": at(p0=3, p1=-2), "endingOffsets": at(p0=-1, p1=7)},
-        {"startingTimestamp": str(START_MS + 4_001), "endingTimestamp": str(START_MS + 8_000)},
+        deep({"startingTimestamp": str(START_MS + 4001), "endingTimestamp": str(START_MS + 8000)}),
         {
             "startingOffsetsByTimestamp": at(p0=START_MS + 5_000, p1=START_MS + 9_000),
             "endingOffsetsByTimestamp": at(p0=START_MS + 10_000, p1=START_MS + 99_000),
@@ -134,7 +134,7 @@ def test_as_many_tasks(
         {"subscribePattern": "("},
         deep({"subscribePattern": ""}),
         deep({"assign": "T"}),
-        {"startingOffsets": "latest"},
+        deep({"startingOffsets": "latest"}),
         deep({"endingOffsets": "earliest"}),
         deep({"startingOffsets": at(p0=-1, p1=0)}),
         deep({"endingOffsets": at(p0=-2, p1=0)}),
@@ -171,7 +171,7 @@ def test_both_refuse(
 @pytest.mark.parametrize(
     "options",
     [
-        {"endingOffsets": "latest"},
+        deep({"endingOffsets": "latest"}),
         deep({"endingOffsetsByTimestamp": at(p0=START_MS, p1=START_MS)}),
         deep({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}),
         deep({"maxTriggerDelay": "soon", "minOffsetsPerTrigger": "8"}),

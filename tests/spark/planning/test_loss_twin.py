@@ -22,6 +22,7 @@ from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
 from drumlin.spark.reading.stream import StreamReader
+from rig.depth import so_many
 from spark.lying_cluster import LyingCluster, Record, there
 
 
@@ -159,7 +160,7 @@ def written(spark: SmallSpark) -> list[Record]:
 
 
 @settings(
-    max_examples=400,
+    max_examples=so_many(150, 400),
 )
 @given(
     fail=st.booleans(),
@@ -178,7 +179,7 @@ def test_wrong_answers_lose_nothing_and_double_nothing(
 
 
 @settings(
-    max_examples=400,
+    max_examples=so_many(150, 400),
 )
 @given(
     fail=st.booleans(),
@@ -200,7 +201,7 @@ def test_no_record_comes_twice_and_every_loss_is_reported(
 
 
 @settings(
-    max_examples=300,
+    max_examples=so_many(150, 300),
 )
 @given(
     limit=st.sampled_from([None, "7"]),

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.planning.pushdown import take_filters
+from rig.depth import so_many
 from spark.topics import Topic, rows
 
 NewTopic = Callable[[int], Topic]
@@ -87,7 +88,7 @@ def passes(record: dict[str, int], each: Any) -> bool:
     }[type(each)]
 
 
-@settings(max_examples=500)
+@settings(max_examples=so_many(150, 500))
 @given(st.lists(filters, max_size=5))
 def test_ranges_and_what_is_left_to_spark_are_the_filters(given_filters: list[Filter]) -> None:
     bounds, left = take_filters(given_filters)

@@ -17,6 +17,7 @@ from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.reading.stream import StreamReader
+from rig.depth import so_many
 from spark.lying_cluster import LyingCluster, there
 
 Death = Literal["before reading", "before committing"] | None
@@ -87,7 +88,7 @@ steps = st.one_of(
 
 
 @settings(
-    max_examples=500,
+    max_examples=so_many(150, 500),
 )
 @given(
     start=st.sampled_from(["earliest", "latest"]),

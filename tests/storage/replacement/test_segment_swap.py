@@ -55,8 +55,15 @@ CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename"
 
 
 @pytest.mark.parametrize("operation", CHANGING)
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("only_once", [True, False])
+@pytest.mark.parametrize(
+    ("code", "only_once"),
+    [
+        (errno.ENOSPC, True),
+        (errno.EIO, False),
+        pytest.param(errno.ENOSPC, False, marks=pytest.mark.deep),
+        pytest.param(errno.EIO, True, marks=pytest.mark.deep),
+    ],
+)
 def test_whatever_fails_the_log_serves_on(
     folder: Path, operation: str, code: int, only_once: bool
 ) -> None:
