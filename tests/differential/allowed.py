@@ -248,6 +248,42 @@ ALLOWED = (
         told="without the right have no entries",
     ),
     Allowed(
+        r"",
+        "Kafka fails over a null that its schema allows, and forgets the request",
+        api="produce",
+        about=r"as .*: null for records",
+        told="with null in place of records is INVALID_RECORD",
+    ),
+    Allowed(
+        r"",
+        "Kafka fails over a null that its schema allows, and forgets the request",
+        api="describe_user_scram_credentials",
+        about=r"as .*: null for all users",
+        told="for all users, without the right: CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    Allowed(
+        r"",
+        "Kafka fails over a resource that is named twice, and forgets the request",
+        api="alter_configs",
+        about=r"as .*: a resource twice",
+        told="with a resource that is named twice is INVALID_REQUEST",
+    ),
+    Allowed(
+        r"results\[.*\].*",
+        "the changes of a user are made together: no reason to refuse one for each mechanism",
+        api="(alter|describe)_user_scram_credentials",
+        about=r"as .*: two mechanisms of one user",
+        told="changes a user's credentials for both mechanisms",
+    ),
+    Allowed(
+        r".*",
+        "a login by such a token would be that of the user of the same name, who was not asked; "
+        "a type that is null makes Kafka fail",
+        api="create_delegation_token",
+        about=r"as .*: an owner of the type .*",
+        told="makes tokens for users only",
+    ),
+    Allowed(
         r".*",
         "who asks for something else in the middle of a login is turned away: with the code, where "
         "the answer has a place for one, and nothing of what was asked is read",

@@ -300,7 +300,9 @@ def test_owners_are_users(secured: SecuredDrumlin) -> None:
     with secured.login("bob") as bob, _granted(peer, _USER, "Group:alice", _CREATE_TOKENS):
         wait_until(lambda: _create(bob, **wanted).error_code != _DENIED, "the right to be known")
         refused = _create(bob, **wanted)
+        untyped = _create(bob, owner_principal_type=None, owner_principal_name="alice")
     assert (refused.error_code, refused.token_id, refused.hmac) == (_BAD_TYPE, "", b"")
+    assert (untyped.error_code, untyped.principal_type) == (_DENIED, "")
 
 
 def test_renewers_are_bounded(secured: SecuredDrumlin) -> None:

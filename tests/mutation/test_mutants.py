@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
+from drumlin.broker.context import RequestContext
 from mutation.__main__ import main
 from mutation.mutant import ROOT, Inapplicable, Mutant, all_mutants
-from mutation.questions import all_questions
+from mutation.questions import FUNCTIONS, METHODS, all_questions, asking_functions
 from mutation.results import RESULTS, Outcome, Results
 
 _LIST = """
@@ -28,6 +31,9 @@ new = "4 * a"
 tests = ["tests/test_sum.py"]
 loses = "products"
 """
+
+#: They ask, and no API can forget to call them, as they do its work.
+_ASK_AND_ANSWER = {"answer_partitions", "change", "led_topics", "member_of"}
 
 _ALL = [*all_mutants(), *all_questions(ROOT)]
 
@@ -134,3 +140,28 @@ def test_questions_about_rights_are_found_in_the_source(root: Path) -> None:
     assert "\n    None\n" in found["unasked-end-txn-require-1"]
     assert "    if True and context.may(" in found["unasked-end-txn-may-1"]
     assert "'a') and True:\n" in found["unasked-end-txn-may-2"]
+
+
+def test_every_method_that_is_given_an_operation_is_a_question() -> None:
+    asking = {
+        name
+        for name, method in inspect.getmembers(RequestContext, inspect.isfunction)
+        if {"operation", "kind"} & inspect.signature(method).parameters.keys()
+    }
+    assert asking - METHODS.keys() == {"known_topics"}, "this one tells what others have said"
+
+
+def test_every_function_that_asks_for_apis_is_a_question() -> None:
+    """Each API might forget to call it, which a mutant inside of it would not show."""
+    broker = ROOT / "src" / "drumlin" / "broker"
+    imported, asking = set[tuple[str, str]](), set[tuple[str, str]]()
+    for path in broker.rglob("*.py"):
+        source, module = path.read_text("utf-8"), path.relative_to(broker.parents[1])
+        name = ".".join(module.with_suffix("").parts)
+        asking |= {(name, each) for each in asking_functions(source)}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported |= {(node.module, each.name) for each in node.names}
+    names = {name for _, name in asking & imported}
+    assert names - _ASK_AND_ANSWER <= FUNCTIONS.keys()
+    assert names >= FUNCTIONS.keys() - {"require_login"}, "nobody calls these"

@@ -1,16 +1,17 @@
-"""One secured Drumlin for all tests of this folder, and one Apache Kafka, or what it said once."""
+"""Secured Drumlins for all tests of this folder, and Apache Kafkas, or what they said once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from differential.own_answers import OwnAnswers
 from differential.rights.asking import FoldedTranscripts, Places
 from differential.rights.places import KafkaWithUsers, Place, close_all, drumlin_with_users
+from differential.rights.users import creations
 from differential.scripts import Mode
 from rig.brokers.secured_drumlin import SecuredDrumlin
 from rig.depth import IS_DEEP
@@ -32,24 +33,45 @@ SETTINGS = {
 }
 
 
-def _kafka(directory: Path) -> Place:
-    return Place(KafkaWithUsers(directory, SETTINGS))
+#: The same, where all may do what no ACL is about.
+OPEN = SETTINGS | {"allow.everyone.if.no.acl.found": "true"}
 
 
 @pytest.fixture(scope="package")
 def places(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Places]:
+    """Where each user has some rights."""
+    yield from _both(tmp_path_factory, request.config, SETTINGS, creations())
+
+
+@pytest.fixture(scope="package")
+def open_places(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Places]:
+    """Where there are no ACLs but those of a test."""
+    yield from _both(tmp_path_factory, request.config, OPEN, [])
+
+
+def _both(
+    factory: pytest.TempPathFactory,
+    config: pytest.Config,
+    settings: Mapping[str, str],
+    acls: Sequence[dict[str, Any]],
+) -> Iterator[Places]:
+    def kafka_place() -> Place:
+        return Place(KafkaWithUsers(factory.mktemp("kafka-with-users"), settings), acls)
+
     mode: Mode = "live" if IS_DEEP else "replay"
-    if request.config.getoption("--record-kafka"):
+    if config.getoption("--record-kafka"):
         mode = "record"
-    kafka = _kafka(tmp_path_factory.mktemp("kafka-with-users"))
+    kafka = kafka_place()
     if os.environ.get("DIFFERENTIAL_SUBJECT") == "kafka":
-        subject, mode = _kafka(tmp_path_factory.mktemp("second-kafka-with-users")), "live"
+        subject, mode = kafka_place(), "live"
     else:
-        subject = Place(drumlin_with_users(tmp_path_factory.mktemp("with-users"), SETTINGS))
+        subject = Place(drumlin_with_users(factory.mktemp("with-users"), settings), acls)
     transcripts = FoldedTranscripts()
-    own_answers = OwnAnswers(is_recording=request.config.getoption("--record-own"))
+    own_answers = OwnAnswers(is_recording=config.getoption("--record-own"))
     try:
         subject.start()
         both = Places(kafka, subject, transcripts, mode, own_answers)

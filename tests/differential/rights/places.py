@@ -6,11 +6,11 @@ import base64
 import contextlib
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from differential.rights.users import FORBIDDEN, PREFIX, PUBLIC, ROOT, USERS, creations
+from differential.rights.users import FORBIDDEN, PREFIX, PUBLIC, ROOT, UNPRODUCED, USERS
 from drumlin.wire.error_codes import ErrorCode
 from rig.brokers.secured_drumlin import SecuredDrumlin, log_in, secured_properties
 from rig.data.batches import batch
@@ -27,6 +27,8 @@ GROUPS: Final = (KNOWN_GROUP, f"{PREFIX}no-group", OTHER_GROUP, "no-group")
 THERE: Final = (KNOWN, OTHER, PUBLIC, FORBIDDEN)
 #: Each topic, and names of topics that are not there.
 TOPICS: Final = (*THERE, MISSING, OTHER_MISSING)
+#: Those to append to: all tests find the others as they were made.
+PRODUCED: Final = (f"{PREFIX}produced", "produced", UNPRODUCED)
 #: Groups of consumers, and their topics.
 CONSUMERS: Final = {"a-readers": KNOWN, "a-others": OTHER, "readers": KNOWN}
 #: The same of share groups; and transactions that are open.
@@ -34,14 +36,19 @@ SHARERS: Final = {"a-sharers": KNOWN, "a-other-sharers": OTHER, "sharers": KNOWN
 SHARING: Final = f"{PREFIX}sharing-all"
 OPEN: Final = ("a-open", "open")
 _RECORDS: Final = 3
+_MISSING_ID: Final = uuid.UUID(int=7)
 _NOT_CREATED: Final = {"allow_auto_topic_creation": False}
 
 
 class Place:
     """One server, its administrator's connection, and one for each user."""
 
-    def __init__(self, server: SecuredDrumlin | KafkaWithUsers) -> None:
+    def __init__(
+        self, server: SecuredDrumlin | KafkaWithUsers, acls: Sequence[dict[str, Any]]
+    ) -> None:
+        """`acls`: those that there are at first."""
         self.server = server
+        self._acls = acls
         self.topic_ids: dict[str, uuid.UUID] = {}
         self._users: dict[str, RawClient] = {}
         self._tokens: dict[str, Any] = {}
@@ -57,7 +64,7 @@ class Place:
         for topic in THERE:
             self.make_topic(topic)
             self.fill(topic)
-        self._make_rights()
+        self.replace_acls(self._acls)
         for group in (KNOWN_GROUP, OTHER_GROUP):
             self.commit(group)
         self._await_coordinators()
@@ -96,6 +103,21 @@ class Place:
 
         self.topic_ids[name] = wait_until(ready, f"the topic {name}", 10).topic_id
         return self.topic_ids[name]
+
+    @property
+    def ids(self) -> list[uuid.UUID]:
+        """The ids of `THERE`, and one of no topic."""
+        return [*(self.topic_ids[name] for name in THERE), _MISSING_ID]
+
+    def have_empty_topics(self, *names: str) -> None:
+        """Have topics in which nothing was ever appended."""
+        there = [name for name in names if name in self.topic_ids]
+        topics = [{"name": name} for name in there]
+        self.admin.ask("delete_topics", 6, topics=topics, timeout=10_000)
+        for name in there:
+            self.await_no_topic(name)
+        for name in names:
+            self.make_topic(name)
 
     def have_topic(self, name: str) -> None:
         """Make a topic that may have been deleted."""
@@ -161,15 +183,7 @@ class Place:
 
     def _begin_transaction(self, name: str) -> None:
         """Have an open transaction with two topics."""
-        asked = {"transactional_id": name, "transaction_timeout": 600_000}
-        asked |= {"producer_id": -1, "producer_epoch": -1}
-
-        def begun() -> Any:
-            self.admin.ask("find_coordinator", 4, key_type=1, coordinator_keys=[name])
-            answer = self.admin.ask("init_producer_id", 4, **asked)
-            return None if answer.error_code else answer
-
-        producer = wait_until(begun, f"the producer of {name}", 20)
+        producer = self._producer(name)
         topics = [{"name": topic, "partitions": [0]} for topic in (KNOWN, OTHER)]
         added = {
             "v3_and_below_transactional_id": name,
@@ -178,6 +192,46 @@ class Place:
             "v3_and_below_topics": topics,
         }
         self.admin.ask("add_partitions_to_txn", 3, **added)
+
+    def _producer(self, name: str) -> Any:
+        """The producer id and epoch of a transactional id."""
+        asked = {"transactional_id": name, "transaction_timeout": 600_000}
+        asked |= {"producer_id": -1, "producer_epoch": -1}
+
+        def begun() -> Any:
+            self.admin.ask("find_coordinator", 4, key_type=1, coordinator_keys=[name])
+            answer = self.admin.ask("init_producer_id", 4, **asked)
+            return None if answer.error_code else answer
+
+        return wait_until(begun, f"the producer of {name}", 20)
+
+    @contextlib.contextmanager
+    def transaction(self, name: str, group: str) -> Iterator[dict[str, Any]]:
+        """A transaction that has a group's offsets, and is aborted in the end.
+
+        Returns it as requests name it.
+        """
+        producer = self._producer(name)
+        whose = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+        whose["transactional_id"] = name
+        self._await_coordinator_of(group)
+
+        def ends(api: str, version: int, **fields: Any) -> Callable[[], bool]:
+            return lambda: not self.admin.ask(api, version, **whose, **fields).error_code
+
+        wait_until(ends("add_offsets_to_txn", 4, group_id=group), f"offsets in {name}", 20)
+        yield whose
+        wait_until(ends("end_txn", 4, committed=False), f"the end of {name}", 20)
+
+    def _await_coordinator_of(self, group: str) -> None:
+        """Wait until the coordinator of a group has loaded it."""
+
+        def loaded() -> bool:
+            self.admin.ask("find_coordinator", 4, key_type=0, coordinator_keys=[group])
+            (found,) = self.admin.ask("describe_groups", 5, groups=[group]).groups
+            return not found.error_code
+
+        wait_until(loaded, f"the coordinator of {group}", 20)
 
     def grant(self, acl: dict[str, Any]) -> None:
         """Have one more ACL."""
@@ -248,18 +302,24 @@ class Place:
 
         wait_until(done, f"offsets of {group}", 20)
 
-    def _make_rights(self) -> None:
-        wanted = creations()
+    def replace_acls(self, wanted: Sequence[dict[str, Any]]) -> None:
+        """Have these ACLs, and no others."""
+        every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
+        every["permission_type"] = 1
+
+        def await_count(count: int) -> None:
+            def there() -> bool:
+                found = self.admin.ask("describe_acls", 3, **every).resources
+                return sum(len(each.acls) for each in found) == count
+
+            wait_until(there, f"{count} ACLs", 20)
+
+        self.admin.ask("delete_acls", 3, filters=[every])
+        await_count(0)
         answer = self.admin.ask("create_acls", 3, creations=wanted)
         refused = [each for each in answer.results if each.error_code]
         assert not refused, refused
-        everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
-
-        def there() -> bool:
-            found = self.admin.ask("describe_acls", 3, **everything, permission_type=1)
-            return sum(len(each.acls) for each in found.resources) == len(wanted)
-
-        wait_until(there, "all ACLs", 20)
+        await_count(len(wanted))
 
 
 def _text(topic_id: uuid.UUID) -> str:

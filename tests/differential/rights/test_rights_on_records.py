@@ -1,7 +1,4 @@
-"""Produce, Fetch and what else is about the records of topics.
-
-One after another: those that read are told offsets that grow with what was appended before.
-"""
+"""Produce, Fetch and what else is about the records of topics."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import uuid
 from typing import Any
 
 from differential.rights.asking import Person, each_right
-from differential.rights.places import KNOWN, TOPICS
+from differential.rights.places import KNOWN, MISSING, OTHER, OTHER_MISSING, PRODUCED, TOPICS
+from differential.rights.users import NOBODY, ROOT
 from rig.data.batches import batch
 
 _EVERYTHING = 1 << 20
 _TRANSACTIONAL = 0x10
-_MISSING_ID = uuid.UUID(int=7)
 
 
 def _each(**partition: Any) -> list[dict[str, Any]]:
@@ -23,8 +20,7 @@ def _each(**partition: Any) -> list[dict[str, Any]]:
 
 
 def _by_id(person: Person, **partition: Any) -> list[dict[str, Any]]:
-    ids = [*person.place.topic_ids.values(), _MISSING_ID]
-    return [{"topic_id": each, "partitions": [partition]} for each in ids]
+    return [{"topic_id": each, "partitions": [partition]} for each in person.place.ids]
 
 
 def _to_fetch(**fields: Any) -> dict[str, Any]:
@@ -44,11 +40,15 @@ _FETCHED = {
 
 @each_right("produce", "TX", [9, 13])
 def test_produce(person: Person) -> None:
+    if person.is_first:
+        person.place.have_empty_topics(*PRODUCED)
     ids = person.place.topic_ids
+    for name in PRODUCED:
+        person.call(ids[name], f"id of {name}")
     good = {"index": 0, "records": batch(b"value")}
     partitions = [good, {"index": 7, "records": batch(b"value")}]
     topics = []
-    for number, name in enumerate(TOPICS):
+    for number, name in enumerate((*PRODUCED, MISSING, OTHER_MISSING)):
         named = {"name": name, "topic_id": ids.get(name, uuid.UUID(int=number))}
         topics.append(named | {"partition_data": partitions})
     for acks in (1, 7):
@@ -60,6 +60,17 @@ def test_produce(person: Person) -> None:
         person.ask(acks=1, timeout=1000, topic_data=topics)
 
 
+@each_right("produce", "T")
+def test_produce_of_nothing(person: Person) -> None:
+    """Null in place of records. Apache Kafka does not answer those who may produce."""
+    if person.name in (NOBODY, ROOT):
+        ids = [person.place.topic_ids[name] for name in (KNOWN, OTHER)]
+        for each in ids:
+            data = {"topic_id": each, "partition_data": [{"index": 0, "records": None}]}
+            person.note("null for records")
+            person.ask(acks=1, timeout=1000, topic_data=[data], is_answered=False)
+
+
 @each_right("produce", "TX")
 def test_produce_in_a_transaction(person: Person) -> None:
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -67,7 +78,7 @@ def test_produce_in_a_transaction(person: Person) -> None:
     partition = {"index": 0, "records": records}
     topics = [
         {"topic_id": person.place.topic_ids[name], "partition_data": [partition]}
-        for name in (KNOWN, "other")
+        for name in (KNOWN, OTHER)
     ]
     for transactional_id in ("a-txn", "txn", None):
         person.note(f"{transactional_id}")

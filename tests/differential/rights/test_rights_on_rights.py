@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from differential.rights.asking import Person, each_right
-from differential.rights.users import ROOT
+from differential.rights.users import NOBODY, ROOT
 
 _ACL = {
     "resource_type": 2,
@@ -47,6 +47,9 @@ def test_describe_credentials(person: Person) -> None:
     for users in (["no one"], ["no one", "no one"], []):
         person.note(f"{users}")
         person.ask(users=users and [{"name": each} for each in users])
+    if person.name in (NOBODY, ROOT):
+        person.note("null for all users")
+        person.ask(users=None, is_answered=False)
 
 
 @each_right("alter_user_scram_credentials", "CU")
@@ -56,15 +59,47 @@ def test_alter_credentials(person: Person) -> None:
     person.ask(deletions=[{"name": "no one", "mechanism": 1}], upsertions=[weak])
     person.note("an unknown mechanism")
     person.ask(deletions=[{"name": "no one", "mechanism": 9}], upsertions=[])
+    person.note("one that is not there, and another")
+    deletion = {"name": "one", "mechanism": 1}
+    person.ask(deletions=[deletion], upsertions=[_credential("one", 2)])
+    person.note("one twice")
+    person.ask(deletions=[], upsertions=[_credential("one", 2), _credential("one", 2)])
+
+
+@each_right("alter_user_scram_credentials", "CU")
+def test_two_credentials_of_a_user(person: Person) -> None:
+    name = person.own("credentials")
+    person.note("two mechanisms of one user")
+    person.ask(deletions=[], upsertions=[_credential(name, 1), _credential(name, 2)])
+    person.ask("describe_user_scram_credentials", users=[{"name": name}])
+    removed = [{"name": name, "mechanism": mechanism} for mechanism in (1, 2)]
+    person.admin.ask("alter_user_scram_credentials", 0, deletions=removed, upsertions=[])
+
+
+def _credential(name: str, mechanism: int) -> dict[str, Any]:
+    salted = b"p" * (32 if mechanism == 1 else 64)
+    told = {"iterations": 4096, "salt": b"salt", "salted_password": salted}
+    return {"name": name, "mechanism": mechanism, **told}
 
 
 def _principal(name: str) -> dict[str, Any]:
     return {"principal_type": "User", "principal_name": name}
 
 
+def _have_tokens(person: Person) -> dict[str, bytes]:
+    """The hmacs of tokens that the super user has asked for, by their owners."""
+    found = {}
+    for owner in ("a-owner", "owner"):
+        token = person.place.have_token(owner)
+        found[owner] = person.call(token.hmac, f"{owner}'s hmac")
+        person.call(token.token_id, f"{owner}'s token")
+    return found
+
+
 @each_right("create_delegation_token", "UD")
 def test_tokens(person: Person) -> None:
     """A token from being made to its end."""
+    _have_tokens(person)
     answer = person.ask(renewers=[_principal(ROOT)], max_lifetime=86_400_000)
     person.place.await_token(answer.token_id)
     person.ask("renew_delegation_token", hmac=answer.hmac, renew_period=86_400_000)
@@ -83,12 +118,21 @@ def test_tokens(person: Person) -> None:
     person.ask(renewers=[{"principal_type": "Group", "principal_name": "g"}], max_lifetime=-1)
 
 
+@each_right("create_delegation_token", "UD")
+def test_owners_that_are_no_users(person: Person) -> None:
+    for kind in ("Group", "", *([None] if person.name in (NOBODY, ROOT) else [])):
+        for owner in ("a-owner", "owner"):
+            person.note(f"an owner of the type {kind!r}")
+            whose = {"owner_principal_type": kind, "owner_principal_name": owner}
+            answer = person.ask(renewers=[_principal(ROOT)], max_lifetime=86_400_000, **whose)
+            if answer and not answer.error_code:
+                person.place.await_token(answer.token_id)
+                person.place.end_token(answer.hmac)
+
+
 @each_right("describe_delegation_token", "UD")
 def test_tokens_of_others(person: Person) -> None:
-    for owner in ("a-owner", "owner"):
-        token = person.place.have_token(owner)
-        hmac = person.call(token.hmac, f"{owner}'s hmac")
-        person.call(token.token_id, f"{owner}'s token")
+    for owner, hmac in _have_tokens(person).items():
         person.note(f"{owner}'s")
         person.ask("renew_delegation_token", hmac=hmac, renew_period=86_400_000)
         person.ask("expire_delegation_token", hmac=hmac, expiry_time_period=86_400_000)

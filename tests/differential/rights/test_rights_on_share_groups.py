@@ -19,10 +19,6 @@ _LIMITS = {
 }
 
 
-def _ids(person: Person) -> list[uuid.UUID]:
-    return [*person.place.topic_ids.values(), _MISSING_ID]
-
-
 @each_right("share_group_heartbeat", "GT")
 def test_share_group_heartbeat(person: Person) -> None:
     """Of topics that are not there: when the others are assigned is up to the broker."""
@@ -50,7 +46,7 @@ def test_share_group_describe(person: Person) -> None:
 
 def _wanted(person: Person, **partition: Any) -> list[dict[str, Any]]:
     partitions = [{"partition_index": index, **partition} for index in (0, 7)]
-    return [{"topic_id": each, "partitions": partitions} for each in _ids(person)[:-1]]
+    return [{"topic_id": each, "partitions": partitions} for each in person.place.ids[:-1]]
 
 
 @each_right("share_fetch", "GT")
@@ -66,7 +62,7 @@ def test_share_session(person: Person) -> None:
     person.note("acknowledged while fetching")
     person.ask(**member, **_LIMITS, share_session_epoch=2, topics=acknowledged)
     person.note("forgotten")
-    gone = [{"topic_id": each, "partitions": [0]} for each in _ids(person)[:1]]
+    gone = [{"topic_id": each, "partitions": [0]} for each in person.place.ids[:1]]
     person.ask(**member, **_LIMITS, share_session_epoch=3, topics=[], forgotten_topics_data=gone)
     person.note("closed")
     person.ask(**member, **_LIMITS, share_session_epoch=-1, topics=[])
@@ -112,37 +108,40 @@ def test_delete_share_group_offsets(person: Person) -> None:
         person.ask(group_id=group, topics=topics)
 
 
-def _state(person: Person, **partition: Any) -> dict[str, Any]:
-    partitions = [{"partition": 0, **partition}]
-    topics = [{"topic_id": each, "partitions": partitions} for each in _ids(person)]
-    return {"group_id": "a-state", "topics": topics}
+def _state(person: Person, group: str, **partition: Any) -> dict[str, Any]:
+    """A request about a group whose state is there."""
+    person.place.have_share_groups()
+
+    def asked(**fields: Any) -> dict[str, Any]:
+        topics = [{"topic_id": each, "partitions": [fields]} for each in person.place.ids]
+        return {"group_id": group, "topics": topics}
+
+    if person.is_first:
+        first = asked(partition=0, state_epoch=1, start_offset=0)
+        person.admin.ask("initialize_share_group_state", 0, **first)
+    return asked(partition=0, **partition)
 
 
 @each_right("initialize_share_group_state", "CG")
 def test_initialize_share_group_state(person: Person) -> None:
-    person.place.have_share_groups()
-    person.ask(**_state(person, state_epoch=1, start_offset=0))
+    person.ask(**_state(person, "a-initialized", state_epoch=2, start_offset=0))
 
 
 @each_right("read_share_group_state", "CG")
 def test_read_share_group_state(person: Person) -> None:
-    person.place.have_share_groups()
-    person.ask(**_state(person, leader_epoch=0))
+    person.ask(**_state(person, "a-read", leader_epoch=0))
 
 
 @each_right("write_share_group_state", "CG")
 def test_write_share_group_state(person: Person) -> None:
-    person.place.have_share_groups()
-    person.ask(**_state(person, state_epoch=0, leader_epoch=0, start_offset=0))
+    person.ask(**_state(person, "a-written", state_epoch=0, leader_epoch=0, start_offset=0))
 
 
 @each_right("read_share_group_state_summary", "CG")
 def test_read_share_group_state_summary(person: Person) -> None:
-    person.place.have_share_groups()
-    person.ask(**_state(person, leader_epoch=0))
+    person.ask(**_state(person, "a-summary", leader_epoch=0))
 
 
 @each_right("delete_share_group_state", "CG")
 def test_delete_share_group_state(person: Person) -> None:
-    person.place.have_share_groups()
-    person.ask(**_state(person))
+    person.ask(**_state(person, "a-deleted"))

@@ -6,6 +6,7 @@ from typing import Any
 
 from differential.rights.asking import Person, each_right
 from differential.rights.places import KNOWN, MISSING, OTHER, OTHER_MISSING
+from differential.rights.users import NOBODY, ROOT
 
 _TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = 2, 4, 8, 16, 32
 _KEYS = ["retention.ms", "log.retention.ms", "consumer.session.timeout.ms"]
@@ -27,6 +28,15 @@ def _altered(key: str, **config: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _with_a_key_twice(**config: Any) -> list[dict[str, Any]]:
+    """A topic on which users may have rights, and another."""
+    configs = [{"name": "retention.ms", "value": "100000", **config}] * 2
+    return [
+        {"resource_type": _TOPIC, "resource_name": name, "configs": configs}
+        for name in (KNOWN, OTHER)
+    ]
+
+
 def _resources(**fields: Any) -> list[dict[str, Any]]:
     return [{"resource_type": kind, "resource_name": name, **fields} for kind, name in _RESOURCES]
 
@@ -45,6 +55,11 @@ def test_alter_configs(person: Person) -> None:
         person.note(key)
         resources = [each for each in _altered(key) if each["resource_type"] != _LOGGER]
         person.ask(resources=resources, validate_only=True)
+    person.note("a key twice")
+    person.ask(resources=_with_a_key_twice(), validate_only=True)
+    if person.name in (NOBODY, ROOT):
+        person.note("a resource twice")
+        person.ask(resources=[*resources, resources[0]], validate_only=True, is_answered=False)
 
 
 @each_right("incremental_alter_configs", "TGC")
@@ -54,8 +69,10 @@ def test_incremental_alter_configs(person: Person) -> None:
             person.note(f"{key}, {operation}")
             resources = _altered(key, config_operation=operation)
             person.ask(resources=resources, validate_only=True)
-    person.note("twice")
+    person.note("a resource twice")
     person.ask(resources=[*resources, resources[0]], validate_only=True)
+    person.note("a key twice")
+    person.ask(resources=_with_a_key_twice(config_operation=0), validate_only=True)
 
 
 @each_right("list_config_resources", "TGC")

@@ -28,8 +28,7 @@ def test_metadata(person: Person) -> None:
 
 @each_right("metadata", "T")
 def test_metadata_by_id(person: Person) -> None:
-    ids = [*person.place.topic_ids.values(), _MISSING_ID]
-    topics = [{"topic_id": each, "name": None} for each in ids]
+    topics = [{"topic_id": each, "name": None} for each in person.place.ids]
     person.ask(topics=topics, include_topic_authorized_operations=True)
 
 
@@ -64,7 +63,7 @@ def test_delete_topics(person: Person) -> None:
     for name in (doomed, other):
         person.place.have_topic(name)
         person.call(person.place.topic_ids[name], f"id of {name}")
-    names = [doomed, other, MISSING, OTHER_MISSING, "__consumer_offsets", *_INVALID]
+    names = [doomed, other, MISSING, OTHER_MISSING, *_INVALID]
     wanted = [{"name": name} for name in names]
     _await_deleted(person, person.ask(topic_names=names, topics=wanted, timeout=5000))
 

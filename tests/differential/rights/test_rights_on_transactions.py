@@ -6,6 +6,7 @@ from typing import Any
 
 from differential.rights.asking import Person, each_right
 from differential.rights.places import GROUPS, KNOWN, KNOWN_GROUP, OPEN, TOPICS
+from differential.rights.users import NOBODY, ROOT
 
 _IDS = ("a-txn", "txn")
 _NO_PRODUCER = {"producer_id": 1 << 40, "producer_epoch": 0}
@@ -34,6 +35,41 @@ def test_a_transaction(person: Person) -> None:
     whose = {"transactional_id": name, **producer}
     person.ask("add_offsets_to_txn", group_id=KNOWN_GROUP, **whose)
     person.ask("end_txn", 4, committed=False, **whose)
+
+
+@each_right("init_producer_id", "X", [6])
+def test_two_phase_commit(person: Person) -> None:
+    """A version that neither of the two serves."""
+    if person.name in (NOBODY, ROOT):
+        asked = {"transactional_id": "a-txn", "transaction_timeout": 60_000}
+        person.ask(**asked, enable2_pc=True, **_NONE)
+
+
+@each_right("txn_offset_commit", "XGT", [2, 4, 5])
+def test_txn_offset_commit(person: Person) -> None:
+    partitions = [
+        {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}
+        for index in (0, 7)
+    ]
+    topics = [{"name": name, "partitions": partitions} for name in TOPICS]
+    strange = {"generation_id": -1, "member_id": "", **_NO_PRODUCER}
+    for name in _IDS:
+        for group in GROUPS:
+            person.note(f"{name}, {group}")
+            person.ask(transactional_id=name, group_id=group, topics=topics, **strange)
+    person.note("no topics")
+    person.ask(transactional_id="a-txn", group_id=KNOWN_GROUP, topics=[], **strange)
+
+
+@each_right("txn_offset_commit", "XGT", [3, 4, 5])
+def test_offsets_of_a_transaction(person: Person) -> None:
+    """Offsets that are committed in a transaction, which is aborted then."""
+    partition = {"partition_index": 0, "committed_offset": 2, "committed_metadata": ""}
+    topics = [{"name": name, "partitions": [partition]} for name in TOPICS]
+    group = person.own("group-of-txn")
+    with person.place.transaction(person.own("txn"), group) as producer:
+        whose = {"group_id": group, "generation_id": -1, "member_id": "", **producer}
+        person.ask(topics=topics, **whose)
 
 
 def _of_transaction(name: str, topics: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,10 +22,12 @@ from drumlin.broker.rights.acls import (
 
 PREFIX: Final = "a-"
 #: Topics on which everybody may do what is said of them, beside what a user may do.
-PUBLIC, FORBIDDEN = "public", f"{PREFIX}forbidden"
+PUBLIC, FORBIDDEN, UNPRODUCED = "public", f"{PREFIX}forbidden", f"{PREFIX}unproduced"
 _EVERYWHERE: Final = "*"
 _HERE, _ELSEWHERE = "127.0.0.1", "192.0.2.7"
 NOBODY, ROOT = "nobody", "root"
+#: Whose rights are what a test makes them.
+OWNER: Final = "owner-of-some"
 
 
 class Rule(NamedTuple):
@@ -63,7 +65,8 @@ def _rights(kind: Kind) -> Iterator[Operation]:
     yield from OPERATIONS[kind]
 
 
-def _all(**fields: Any) -> list[Rule]:
+def of_all_kinds(**fields: Any) -> list[Rule]:
+    """A rule on resources of each kind."""
     return [Rule(kind, **fields) for kind in Kind]
 
 
@@ -75,49 +78,54 @@ def _single(kind: Kind) -> Iterator[tuple[str, list[Rule]]]:
         right = Rule(kind, operation)
         yield f"{name}-only", [right]
         yield f"{name}-and-others", [right, *others]
-        denied = [*_all(), right._replace(permission=Permission.DENY)]
+        denied = [*of_all_kinds(), right._replace(permission=Permission.DENY)]
         yield f"{name}-denied", denied
     yield f"{kind.name}-none-but-others", others
 
 
 _LITERAL, _DENY = Pattern.LITERAL, Permission.DENY
-_NAMES: Final = ("topic", "group", "txn")
+_NAMES: Final = ("topic", "produced", "group", "txn")
 
 
-def _literal(**fields: Any) -> list[Rule]:
+def literal(**fields: Any) -> list[Rule]:
+    """Rules on single resources of each kind."""
     return [
         rule._replace(pattern=_LITERAL, name=f"{PREFIX}{name}")
-        for rule in _all(**fields)
+        for rule in of_all_kinds(**fields)
         for name in _NAMES
     ]
 
 
 #: All rights, or what is left of them, by rules of each form.
 FORMS: Final[dict[str, list[Rule]]] = {
-    "prefixed": _all(),
-    "literal": _literal(),
-    "wildcard": _all(pattern=_LITERAL, name=ANY_NAME),
-    "prefixed-star": _all(name="*"),
-    "literal-denied": [*_all(), *_literal(permission=_DENY)],
-    "prefixed-denied": [*_literal(), *_all(permission=_DENY)],
-    "wildcard-denied": [*_all(), *_all(pattern=_LITERAL, name=ANY_NAME, permission=_DENY)],
-    "longer-prefix-denied": [*_all(), *_all(name=f"{PREFIX}to", permission=_DENY)],
-    "shorter-prefix-denied": [*_all(name=f"{PREFIX}to"), *_all(permission=_DENY)],
-    "from-here": _all(host=_HERE),
-    "from-elsewhere": _all(host=_ELSEWHERE),
-    "from-here-denied": [*_all(), *_all(permission=_DENY, host=_HERE)],
-    "from-elsewhere-denied": [*_all(), *_all(permission=_DENY, host=_ELSEWHERE)],
+    "prefixed": of_all_kinds(),
+    "literal": literal(),
+    "wildcard": of_all_kinds(pattern=_LITERAL, name=ANY_NAME),
+    "prefixed-star": of_all_kinds(name="*"),
+    "literal-denied": [*of_all_kinds(), *literal(permission=_DENY)],
+    "prefixed-denied": [*literal(), *of_all_kinds(permission=_DENY)],
+    "wildcard-denied": [
+        *of_all_kinds(),
+        *of_all_kinds(pattern=_LITERAL, name=ANY_NAME, permission=_DENY),
+    ],
+    "longer-prefix-denied": [*of_all_kinds(), *of_all_kinds(name=f"{PREFIX}to", permission=_DENY)],
+    "shorter-prefix-denied": [*of_all_kinds(name=f"{PREFIX}to"), *of_all_kinds(permission=_DENY)],
+    "from-here": of_all_kinds(host=_HERE),
+    "from-elsewhere": of_all_kinds(host=_ELSEWHERE),
+    "from-here-denied": [*of_all_kinds(), *of_all_kinds(permission=_DENY, host=_HERE)],
+    "from-elsewhere-denied": [*of_all_kinds(), *of_all_kinds(permission=_DENY, host=_ELSEWHERE)],
 }
 _SINGLE: Final = {kind: dict(_single(kind)) for kind in Kind}
 _FOR_ALL: Final = [
     Rule(Kind.TOPIC, Operation.READ, _LITERAL, PUBLIC),
-    Rule(Kind.TOPIC, Operation.ALL, _LITERAL, FORBIDDEN, _DENY),
+    *(Rule(Kind.TOPIC, Operation.ALL, _LITERAL, each, _DENY) for each in (FORBIDDEN, UNPRODUCED)),
 ]
 USERS: Final = {
     NOBODY: [],
     **{name: rules for each in _SINGLE.values() for name, rules in each.items()},
     **FORMS,
     ROOT: [],
+    OWNER: [],
 }
 
 

@@ -29,7 +29,7 @@ async def handle(
 ) -> CreateDelegationTokenResponse:
     requester = owner = context.session.principal
     if context.version >= _WITH_OWNER and request.owner_principal_name:
-        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
     try:
         token = await _created(context, request, owner)
     except KafkaError as refusal:
@@ -47,6 +47,7 @@ async def _created(
         context.require(Operation.CREATE_TOKENS, Kind.USER, owner)
     tokens.require_enabled()
     if not owner.startswith(f"{USER}:"):
+        # A login by its token would be that of the user of the same name.
         raise KafkaError(ErrorCode.invalid_principal_type, "Only users can have a token.")
     if len(request.renewers) > _RENEWERS_MAX:
         message = f"A token can have {_RENEWERS_MAX} renewers, not {len(request.renewers)}."

@@ -170,7 +170,7 @@ class LoginDispatcher:
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> Parts | None:
         request = parse_request("sasl_authenticate", header.api_version, frame, header.size)
-        code, message, token, lifetime_ms = ErrorCode.none, None, b"", 0
+        code, message, token, lifetime_ms = ErrorCode.none, "", b"", 0
         try:
             taken = await self._taken(connection, request.auth_bytes)
             token = taken.token
@@ -187,7 +187,7 @@ class LoginDispatcher:
         parts = encode_response(
             "sasl_authenticate", header.api_version, header.correlation_id, answer
         )
-        return parts if message is None else await self._after_delay(connection, parts)
+        return parts if code is ErrorCode.none else await self._after_delay(connection, parts)
 
     async def _refuse(self, connection: Connection, header: RequestHeader) -> Parts | None:
         """The answer to a request that is sent instead of a token."""
