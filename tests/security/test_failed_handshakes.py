@@ -54,6 +54,8 @@ def _sends(data: bytes) -> Shake:
     return send
 
 
+#: Its length is 3 bytes: it is not yet over.
+_LONG = (b"\x16\x03\x01\x40\x00" + b"\x01\x01\x00\x00" + bytes(16_380)) * 3
 _HELLO = b"\x16\x03\x01\x00\x04\x01\x00\x00\x00"
 
 
@@ -64,6 +66,7 @@ _HELLO = b"\x16\x03\x01\x00\x04\x01\x00\x00\x00"
         ("tls", _sends(b"GET /secret HTTP/1.1\r\n\r\n"), "it does not speak TLS"),
         ("tls", _sends(b""), "it has gone away"),
         ("tls", _sends(_HELLO), "it does not keep to TLS"),
+        ("tls", _sends(_LONG), "it is too long"),
         ("tls", _distrusting, "it does not trust the broker's certificate"),
         ("tls", _old, "no version of TLS in common"),
         ("tls", _other_suites, "no cipher suite in common"),

@@ -11,12 +11,13 @@ A step that was interrupted can be repeated.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from drumlin.config.machine_folders import FOLDER
 from drumlin.securing.authority import read_certificate, split_certificates, was_issued_by
-from drumlin.securing.client_files import CA, read_connection, with_address
+from drumlin.securing.client_files import CA, PROPERTIES, read_connection, with_address
 from drumlin.securing.issuing import (
     AUTHORITY,
     brokers_in,
@@ -68,8 +69,12 @@ def issue(folder: Path) -> list[str]:
     if made is None:
         raise RotationRefused(f"there is no {folder / NEXT}: 'trust' makes it")
     trusted = split_certificates((folder / CA).read_text())
-    if made.certificate_pem() not in trusted:
-        raise RotationRefused(f"{folder / CA} does not have the other authority: 'trust' first")
+    known = read_connection(folder)
+    told = {CA: "".join(trusted)} | ({} if known is None else {PROPERTIES: known.ca})
+    for name, ca in told.items():
+        if made.certificate_pem() not in ca:
+            why = "does not have the other authority: 'trust' first"
+            raise RotationRefused(f"{folder / name} {why}")
     brokers = _check_brokers(folder, trusted)
     for each in brokers:
         issue_broker(each, made, read_certificate(each.read_text()).hosts)
@@ -90,12 +95,13 @@ def drop(folder: Path) -> list[str]:
     trusted = split_certificates((folder / CA).read_text())
     shown = [each.read_text() for each in _check_brokers(folder, trusted)]
     needed = [ca for ca in trusted if any(was_issued_by(each, [ca]) for each in shown)]
-    if len(trusted) == 1:
+    known = read_connection(folder)
+    is_cut_short = known is not None and known.ca != "".join(trusted)
+    if len(trusted) == 1 and not is_cut_short:
         raise RotationRefused(f"{folder / CA} has one authority: there is no former one")
     if len(needed) > 1:
         raise RotationRefused(f"brokers show certificates of {len(needed)} authorities")
-    known = read_connection(folder)
-    for address in [] if known is None else known.bootstrap.split(","):
+    for address in [] if known is None else _addresses(folder, known.bootstrap):
         pem = _shown_at(address)
         if pem is not None and not was_issued_by(pem, needed):
             why = "shows no certificate of the other authority yet: try again in some seconds"
@@ -116,6 +122,15 @@ def _check_brokers(folder: Path, trusted: Sequence[str]) -> list[Path]:
         if not was_issued_by(each.read_text(), trusted):
             raise RotationRefused(f"{each} is of no authority in {folder / CA}")
     return brokers
+
+
+def _addresses(folder: Path, bootstrap: str) -> Iterator[str]:
+    """Those of all brokers: on one machine they have the ports that follow the first one's."""
+    others = len([*(folder / FOLDER).glob("*")])
+    for each in bootstrap.split(","):
+        host, _, port = each.rpartition(":")
+        for index in range(others + 1):
+            yield f"{host}:{int(port) + index}"
 
 
 def _shown_at(address: str) -> str | None:

@@ -21,10 +21,19 @@ _WHY: Final = {
 }
 
 
+class HandshakeTooLong(OSError):
+    """The peer has sent more than any client does, without coming to an end."""
+
+    def __str__(self) -> str:
+        return "it is too long"
+
+
 def why_failed(reason: Exception | str) -> str:
     """What ended a handshake: an error, or words of ours."""
     if isinstance(reason, str):
         return reason
+    if isinstance(reason, HandshakeTooLong):
+        return str(reason)
     if isinstance(reason, ssl.SSLEOFError) or not isinstance(reason, ssl.SSLError):
         return "it has gone away"
     if isinstance(reason, ssl.SSLCertVerificationError):

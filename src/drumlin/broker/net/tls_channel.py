@@ -24,7 +24,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from drumlin.broker.net.handshake_failures import NOT_TLS
+from drumlin.broker.net.handshake_failures import NOT_TLS, HandshakeTooLong
 from drumlin.broker.net.tls_records import HEADER_BYTES, Records
 
 #: A record of TLS. Smaller parts are sent together in one.
@@ -34,6 +34,9 @@ _RECORD_BYTES: Final = 16 * 1024
 _RECEIVED_BYTES: Final = 16 * 1024
 #: Records of a call. The dearest, which ask for new keys, take 2 ms then.
 _RECORDS_MAX: Final = 32
+#: Bytes of a peer's handshake, with its certificates, each of which takes 0.1 ms. Java takes no
+#: longer message.
+_HANDSHAKE_BYTES_MAX: Final = 32 * 1024
 #: While the peer does not take more answers of OpenSSL itself than this, nothing is received.
 _ANSWERS_MAX_BYTES: Final = 4096
 #: A fatal alert in the clear: protocol_version.
@@ -46,6 +49,7 @@ class TlsChannel:
 
     __slots__ = (
         "_encrypted",
+        "_handshake_bytes",
         "_has_more",
         "_kept",
         "_received",
@@ -75,6 +79,7 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
         self._scratch = memoryview(scratch)
         self._records = Records()
+        self._handshake_bytes = 0  # given to OpenSSL before the channel was open
         self._kept = b""  # received, and not given to OpenSSL: it begins with a record
         self._has_more = True  # whether more may have come than was received
         self._unsent = memoryview(b"")  # taken from `_encrypted`
@@ -89,6 +94,9 @@ class TlsChannel:
         self._send_answers()
         if self._tls.version() is None:  # not agreed yet
             self._take(_RECORDS_MAX)
+            self._handshake_bytes += self._received.pending
+            if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
+                raise HandshakeTooLong
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
