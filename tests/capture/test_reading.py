@@ -88,6 +88,27 @@ def test_a_table_that_its_owner_publishes(
     assert captured.said().count("no topic can be called") == 1
 
 
+def test_a_table_that_was_dropped_before_it_was_known(captured: Captured) -> None:
+    captured.run("CREATE TABLE first (id int PRIMARY KEY)")
+    captured.start_here(on_truncate="tombstones")
+    captured.await_all()
+    captured.stop()
+    captured.run(
+        "CREATE TABLE short (id int PRIMARY KEY)",
+        "CREATE TABLE lived (id int PRIMARY KEY)",
+        f"ALTER PUBLICATION drumlin_{captured.name} ADD TABLE short, lived",
+        "INSERT INTO first SELECT generate_series(1, 3)",
+        "INSERT INTO short SELECT generate_series(1, 300)",
+        "UPDATE short SET id = -id WHERE id = 2",
+        "TRUNCATE first, short, lived",
+        "DROP TABLE short, lived",
+        "INSERT INTO first VALUES (4)",
+    )
+    captured.start_here(on_truncate="tombstones")
+    captured.await_all()
+    captured.check_equal("first")
+
+
 def test_rows_of_transactions_that_began_before(captured: Captured) -> None:
     """Neither the stream has them, nor a piece that is read too early."""
     captured.run("CREATE TABLE first (id int PRIMARY KEY)", "CREATE TABLE left_out (n int)")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin.cli import app
 from drumlin.client.client import Client
 from drumlin.serving.sqlite_target import SqliteTarget
 from drumlin.serving.status import look
@@ -80,13 +81,24 @@ def test_it_has_the_last_value_of_every_key(client: Client, topic: str, store: S
     assert done.records == 4  # no more than what is new
 
 
-def test_as_text(client: Client, topic: str, store: Store) -> None:
+def test_as_text(
+    client: Client,
+    topic: str,
+    store: Store,
+    serving_broker: DrumlinServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     client.append(rows(ä="ö"), topic)
     drumlin.materialize(client, topic, store.url, group="g", decode="utf8", until_end=True)
     assert store.rows() == {"ä": "ö"}
     client.append([{"key": "b", "value": b"\xff"}], topic)
-    with pytest.raises(drumlin.Undecodable, match=f"{topic}.*UTF-8"):
+    following = rf"{topic}' partition \d offset \d: the value is not UTF-8"
+    with pytest.raises(drumlin.Undecodable, match=following):
         drumlin.materialize(client, topic, store.url, group="g", decode="utf8", until_end=True)
+    command = ["materialize", topic, "--to", f"{store.url}2", "--group", f"{topic}-2", "--utf8"]
+    command += ["--until-end", "--bootstrap", serving_broker.address]
+    assert app.main(command) == 1, "no fault of options"
+    assert "key b'b': the value is not UTF-8" in capsys.readouterr().err
     with pytest.raises(drumlin.TargetRefused, match="as utf8"):
         drumlin.materialize(client, topic, store.url, group="g", until_end=True)
 

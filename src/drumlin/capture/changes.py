@@ -87,6 +87,18 @@ class RowsNeeded(Exception):
         self.topic = topic
 
 
+class UnknownTable(CaptureError):
+    """A change of a table that has no topic. Nothing was done yet."""
+
+    def __init__(self, oid: int, name: str) -> None:
+        super().__init__(
+            f"table {name} was added to the publication, and its earlier rows are in no topic:"
+            f" ALTER PUBLICATION ... DROP TABLE {name}, or start again with --tables that "
+            "match it"
+        )
+        self.oid = oid
+
+
 class Changes:
     """Converts the messages of one connection, in their order."""
 
@@ -110,6 +122,7 @@ class Changes:
         self._formats: dict[int, RowFormat] = {}
         self._relations: dict[int, Relation] = {}
         self._others: dict[int, str] = {}
+        self._gone: set[int] = set()
         self._begin: Begin | None = None
         self._is_past = False
         self._database = database
@@ -157,6 +170,10 @@ class Changes:
             return None
         return None if self._unread_with(table.topic) is not None else (table, shape)
 
+    def leave_out(self, oid: int) -> None:
+        """Take no changes of a table that was dropped before it had a topic."""
+        self._gone.add(oid)
+
     def unknown_types(self, relation: Relation) -> set[int]:
         """The types of the relation's columns that must be looked up first, as they may be new."""
         return {each.type_oid for each in relation.columns if each.type_oid not in self._types}
@@ -167,6 +184,7 @@ class Changes:
         Raises:
             RowsNeeded: the message's transaction must not be committed until the rows are kept.
             TypesChanged: nothing was done yet: call it again after the types are read and `renew`.
+            UnknownTable: likewise, after `leave_out` if the table was dropped.
             CaptureError: the change cannot be written; the message says why, and what to do.
         """
         if isinstance(message, Begin):
@@ -179,7 +197,7 @@ class Changes:
             pass
         elif self._begin is None:
             raise CaptureError(f"a change outside of a transaction: {type(message).__name__}")
-        elif self._is_past:
+        elif self._is_past or (self._gone and self._is_of_gone(message)):
             pass
         elif type(message) is Insert:  # the most frequent kind has a fast path
             table, shape = self._known(message.oid)
@@ -261,12 +279,7 @@ class Changes:
     def _table(self, oid: int) -> Table:
         table = self._tables.get(oid)
         if table is None:
-            name = self._others.get(oid, f"of oid {oid}")
-            raise CaptureError(
-                f"table {name} was added to the publication, and its earlier rows are in no topic:"
-                f" ALTER PUBLICATION ... DROP TABLE {name}, or start again with --tables that "
-                "match it"
-            )
+            raise UnknownTable(oid, self._others.get(oid, f"of oid {oid}"))
         return table
 
     def _noted(self, table: Table, records: Iterator[Record]) -> Iterator[Record]:
@@ -281,13 +294,16 @@ class Changes:
                 self._rows.put(topic, key, value)
             yield record
 
+    def _is_of_gone(self, message: Message) -> bool:
+        return isinstance(message, Insert | Update | Delete) and message.oid in self._gone
+
     def _unread_with(self, topic: str) -> Unread | None:
         return self._unread if self._unread is not None and self._unread.reads(topic) else None
 
     def _changed(self, message: Message, time_ms: int) -> Iterator[Record]:
         if isinstance(message, Truncate):
-            for oid in message.oids:
-                table = self._table(oid)
+            tables = [self._table(oid) for oid in message.oids if oid not in self._gone]
+            for table in tables:
                 yield from self._noted(table, self._truncated(table, time_ms))
         elif isinstance(message, Delete):
             table, shape = self._known(message.oid)

@@ -213,6 +213,9 @@ class _Where:
     def of(self, row: int) -> str:
         names = [name for name in ("partition", "offset") if name in self._rows.schema.names]
         places = "".join(f" {name} {self._rows.column(name)[row].as_py()}" for name in names)
+        if "offset" not in names and "key" in self._rows.schema.names:
+            key = self._rows.column("key")[row].as_py()
+            places += "" if key is None else f" key {key[:100]!r}"
         return f"topic {self._topic!r}{places or f' row {row}'}"
 
 

@@ -190,6 +190,11 @@ def leaves(connection: psycopg.Connection[Any]) -> list[Leaf]:
     return [Leaf(*row) for row in rows(connection, _LEAVES)]
 
 
+def has_table(connection: psycopg.Connection[Any], oid: int) -> bool:
+    """Whether there is a table with this oid."""
+    return bool(rows(connection, "SELECT 1 FROM pg_class WHERE oid = %s", (oid,)))
+
+
 def has_older_rows(
     connection: psycopg.Connection[Any], should_stop: Callable[[], bool], leaf: Leaf
 ) -> bool | None:

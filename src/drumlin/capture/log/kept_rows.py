@@ -58,7 +58,8 @@ class TopicRows:
                         raise CaptureError(
                             f"topic {topic}, partition {record.partition}, offset {record.offset}: "
                             f"no record of a capture of the form {self._form.name} ({error}): "
-                            "somebody else has written to this topic"
+                            "somebody else has written to this topic: delete it, and it is made "
+                            "again with the rows of its table"
                         ) from None
         self._topics.add(topic)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.capture.changes import Changes
+from drumlin.capture.changes import Changes, UnknownTable
 from drumlin.capture.database import catalog, checks
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.stream import Stream
@@ -219,6 +219,11 @@ class Following:
             self._types.add(catalog.types(self._connection))
             self._changes.renew()
             yield from self._changes.take(message)
+        except UnknownTable as unknown:  # likewise
+            if catalog.has_table(self._connection, unknown.oid):
+                raise
+            self._changes.leave_out(unknown.oid)
+            yield from self._records(message)
 
     def _read_on(self) -> None:
         """Write the chunk that waits, or read the next one. Call it between transactions only."""

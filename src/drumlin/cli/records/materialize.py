@@ -21,6 +21,7 @@ from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.names import is_pattern
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.client.errors import ClientError
 from drumlin.client.needs_arrow import PACKAGES
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def _told() -> Iterator[None]:
     """Report invalid arguments and missing packages as errors of the command line."""
     try:
         yield
+    except ClientError:  # of which one is a ValueError as well
+        raise
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     except ModuleNotFoundError as error:
