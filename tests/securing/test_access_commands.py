@@ -89,23 +89,23 @@ def _files_of(folder: Path) -> dict[str, str]:
 def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Path) -> None:
     administrators = read_connection(here.data)
     assert administrators
-    assert run("users", "add", "carol", typed="first").code == 0
-    assert run("acls", "add", "-u", "carol", "-o", "alter", "-o", "describe", "--cluster").code == 0
-    first = replace(administrators, user="carol", password=Secret("first"))
+    assert run("users", "add", "dora", typed="first").code == 0
+    assert run("acls", "add", "-u", "dora", "-o", "alter", "-o", "describe", "--cluster").code == 0
+    first = replace(administrators, user="dora", password=Secret("first"))
     whole, edited, refused = (tmp_path / each for each in ("whole", "edited", "refused"))
     for each in (whole, edited, refused):
         each.mkdir()
         first.write(each)
-    passwd = "users", "passwd", "carol", "--config"
+    passwd = "users", "passwd", "dora", "--config"
 
-    assert run(*passwd, whole / "client.properties", typed="second").out == "carol: changed\n"
+    assert run(*passwd, whole / "client.properties", typed="second").out == "dora: changed\n"
     second = replace(first, password=Secret("second"))
     assert read_connection(whole) == second
     second.write(edited)
     kcat = (edited / "kcat.conf").read_text().replace(str(edited), str(whole))
     assert _files_of(whole) == _files_of(edited) | {"kcat.conf": kcat}
     assert {each.stat().st_mode & 0o777 for each in whole.iterdir()} == {0o600}
-    _topics_seen(here, "carol", "second")
+    _topics_seen(here, "dora", "second")
 
     with (edited / "client.json").open("a") as file:
         file.write("\n")
@@ -116,14 +116,14 @@ def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Pat
     assert read_connection(edited) == third
 
     third.write(refused)
-    assert run("acls", "remove", "-u", "carol", "-o", "alter", "--yes").code == 0
+    assert run("acls", "remove", "-u", "dora", "-o", "alter", "--yes").code == 0
     done = run(*passwd, refused / "client.properties", typed="fourth")
     assert done.code == 1
     assert "client.properties.new: has the new password, which may not count" in done.err
     assert read_connection(refused) == third
     fourth = connection_in(refused / "client.properties.new")
     assert fourth == replace(first, password=Secret("fourth"))
-    _topics_seen(here, "carol", "third")
+    _topics_seen(here, "dora", "third")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class Connection:
     def texts(self, properties: Path) -> dict[Path, str]:
         """The files, and what is in them. `properties` is the last one: where it is, all are."""
         folder = properties.parent
-        kcats = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
+        kcats = self._librdkafkas() | {"ssl.ca.location": str((folder / CA).absolute())}
         del kcats["ssl.ca.pem"]
         return {
             folder / JSON: json.dumps(self._librdkafkas(), indent=2) + "\n",

@@ -163,7 +163,7 @@ def _own_files(
     address = bootstrap if data is None else None
     files = OwnFiles()
     try:
-        with with_new_password(config.absolute(), name, password, address) as files:
+        with with_new_password(config, name, password, address) as files:
             yield
     finally:
         for each in files.changed:
