@@ -107,13 +107,16 @@ def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Pat
     assert {each.stat().st_mode & 0o777 for each in whole.iterdir()} == {0o600}
     _topics_seen(here, "dora", "second")
 
-    with (edited / "client.json").open("a") as file:
-        file.write("\n")
+    others = json.loads((edited / "client.json").read_text()) | {"sasl.username": "alice"}
+    (edited / "client.json").write_text(json.dumps(others))
+    with (edited / "client.properties").open("a") as file:
+        file.write("# of this machine\nclient.id=dora\n")
     done = run(*passwd, edited / "client.properties", typed="third")
-    assert "client.json: may not be changed here, or was by others" in done.err
-    assert json.loads((edited / "client.json").read_text())["sasl.password"] == "second"
+    assert "client.json: cannot be written, or was changed by others" in done.err
+    assert json.loads((edited / "client.json").read_text()) == others
     third = replace(first, password=Secret("third"))
     assert read_connection(edited) == third
+    assert "# of this machine\nclient.id=dora\n" in (edited / "client.properties").read_text()
 
     third.write(refused)
     assert run("acls", "remove", "-u", "dora", "-o", "alter", "--yes").code == 0
