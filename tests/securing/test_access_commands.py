@@ -112,7 +112,7 @@ def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Pat
     with (edited / "client.properties").open("a") as file:
         file.write("# of this machine\nclient.id=dora\n")
     done = run(*passwd, edited / "client.properties", typed="third")
-    assert "client.json: cannot be written, or was changed by others" in done.err
+    assert "client.json: was not changed: edit the password" in done.err
     assert json.loads((edited / "client.json").read_text()) == others
     third = replace(first, password=Secret("third"))
     assert read_connection(edited) == third

@@ -169,7 +169,7 @@ def _own_files(
         for each in files.changed:
             output.note(f"{each}: has the new password")
         for each in files.left:
-            output.note(f"{each}: cannot be written, or was changed by others: edit the password")
+            output.note(f"{each}: was not changed: edit the password if it is the former one")
         for each in files.beside:
             output.note(f"{each}: has the new password, which may not count")
 
