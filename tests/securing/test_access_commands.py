@@ -89,41 +89,44 @@ def _files_of(folder: Path) -> dict[str, str]:
 def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Path) -> None:
     administrators = read_connection(here.data)
     assert administrators
-    assert run("users", "add", "carol", typed="first").code == 0
-    assert run("acls", "add", "-u", "carol", "-o", "alter", "-o", "describe", "--cluster").code == 0
-    first = replace(administrators, user="carol", password=Secret("first"))
+    assert run("users", "add", "dora", typed="first").code == 0
+    assert run("acls", "add", "-u", "dora", "-o", "alter", "-o", "describe", "--cluster").code == 0
+    first = replace(administrators, user="dora", password=Secret("first"))
     whole, edited, refused = (tmp_path / each for each in ("whole", "edited", "refused"))
     for each in (whole, edited, refused):
         each.mkdir()
         first.write(each)
-    passwd = "users", "passwd", "carol", "--config"
+    passwd = "users", "passwd", "dora", "--config"
 
-    assert run(*passwd, whole / "client.properties", typed="second").out == "carol: changed\n"
+    assert run(*passwd, whole / "client.properties", typed="second").out == "dora: changed\n"
     second = replace(first, password=Secret("second"))
     assert read_connection(whole) == second
     second.write(edited)
     kcat = (edited / "kcat.conf").read_text().replace(str(edited), str(whole))
     assert _files_of(whole) == _files_of(edited) | {"kcat.conf": kcat}
     assert {each.stat().st_mode & 0o777 for each in whole.iterdir()} == {0o600}
-    _topics_seen(here, "carol", "second")
+    _topics_seen(here, "dora", "second")
 
-    with (edited / "client.json").open("a") as file:
-        file.write("\n")
+    others = json.loads((edited / "client.json").read_text()) | {"sasl.username": "alice"}
+    (edited / "client.json").write_text(json.dumps(others))
+    with (edited / "client.properties").open("a") as file:
+        file.write("# of this machine\nclient.id=dora\n")
     done = run(*passwd, edited / "client.properties", typed="third")
-    assert "client.json: may not be changed here, or was by others" in done.err
-    assert json.loads((edited / "client.json").read_text())["sasl.password"] == "second"
+    assert "client.json: was not changed: edit the password" in done.err
+    assert json.loads((edited / "client.json").read_text()) == others
     third = replace(first, password=Secret("third"))
     assert read_connection(edited) == third
+    assert "# of this machine\nclient.id=dora\n" in (edited / "client.properties").read_text()
 
     third.write(refused)
-    assert run("acls", "remove", "-u", "carol", "-o", "alter", "--yes").code == 0
+    assert run("acls", "remove", "-u", "dora", "-o", "alter", "--yes").code == 0
     done = run(*passwd, refused / "client.properties", typed="fourth")
     assert done.code == 1
     assert "client.properties.new: has the new password, which may not count" in done.err
     assert read_connection(refused) == third
     fourth = connection_in(refused / "client.properties.new")
     assert fourth == replace(first, password=Secret("fourth"))
-    _topics_seen(here, "carol", "third")
+    _topics_seen(here, "dora", "third")
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,15 @@ def test_steps_are_refused_out_of_order(folder: Path, run: Run) -> None:
     assert rotate("trust") == ""
 
 
+def test_the_files_of_clients_name_no_folder_from_which_it_was_done(
+    server: SecureServer, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(server.client_properties, folder)
+    monkeypatch.chdir(folder.parent)
+    assert run("certificates", "rotate", "trust", "--data", folder.name).code == 0
+    assert f"ssl.ca.location={folder}/ca.pem\n" in (folder / "kcat.conf").read_text()
+
+
 def test_an_authority_that_is_kept_elsewhere_is_not_needed(folder: Path, run: Run) -> None:
     (folder / "authority.pem").unlink()
     for step in ("trust", "issue", "drop"):

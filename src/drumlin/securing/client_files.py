@@ -44,26 +44,32 @@ class Connection:
             OSError: a file cannot be written.
         """
         write_private(folder / CA, self.ca)
-        texts = self.texts(folder / PROPERTIES)
-        for path, text in texts.items():
-            write_private(path, text)
-        return [path.name for path in texts]
+        write_private(folder / JSON, _json(self._librdkafkas()) + "\n")
+        del_pem = self._librdkafkas() | {"ssl.ca.location": str((folder / CA).absolute())}
+        del del_pem["ssl.ca.pem"]
+        write_private(folder / KCAT, _lines(del_pem))
+        # The last one: where it is, the others are.
+        write_private(folder / PROPERTIES, encode_properties(self._properties()))
+        return [JSON, KCAT, PROPERTIES]
 
-    def texts(self, properties: Path) -> dict[Path, str]:
-        """The files, and what is in them. `properties` is the last one: where it is, all are."""
-        folder = properties.parent
-        kcats = self._librdkafkas() | {"ssl.ca.location": str(folder / CA)}
-        del kcats["ssl.ca.pem"]
+    def logins(self, properties: Path) -> dict[Path, str]:
+        """The part of each file that has the user and the password, in the order of writing.
+
+        properties: the one for Java's clients, whatever its name; the others are beside it.
+        """
+        names = ("sasl.username", "sasl.password")
+        login = {name: self._librdkafkas()[name] for name in names}
+        jaas = {"sasl.jaas.config": self._properties()["sasl.jaas.config"]}
         return {
-            folder / JSON: json.dumps(self._librdkafkas(), indent=2) + "\n",
-            folder / KCAT: "".join(f"{key}={text}\n" for key, text in kcats.items()),
-            properties: self._properties(),
+            properties.with_name(JSON): _json(login).strip("{\n}"),
+            properties.with_name(KCAT): _lines(login),
+            properties: encode_properties(jaas),
         }
 
-    def _properties(self) -> str:
+    def _properties(self) -> dict[str, str]:
         password = self.password.reveal().replace("\\", "\\\\").replace('"', '\\"')
         login = f'{_MODULE} required username="{self.user}" password="{password}";'
-        properties = {
+        return {
             _BOOTSTRAP: self.bootstrap,
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": MECHANISM,
@@ -71,7 +77,6 @@ class Connection:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.certificates": self.ca,
         }
-        return encode_properties(properties)
 
     def _librdkafkas(self) -> dict[str, str]:
         return {
@@ -82,6 +87,14 @@ class Connection:
             "sasl.password": self.password.reveal(),
             "ssl.ca.pem": self.ca,
         }
+
+
+def _json(settings: dict[str, str]) -> str:
+    return json.dumps(settings, indent=2)
+
+
+def _lines(settings: dict[str, str]) -> str:
+    return "".join(f"{key}={text}\n" for key, text in settings.items())
 
 
 def read_connection(folder: Path) -> Connection | None:

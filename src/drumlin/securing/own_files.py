@@ -26,7 +26,8 @@ class OwnFiles:
 
     #: Which have the new password.
     changed: list[Path] = field(default_factory=list)
-    #: Which have the former one, as they cannot be written, or others have changed them.
+    #: Which have the former one: they cannot be written, are of another address, or log in in a way
+    #: that is not known here.
     left: list[Path] = field(default_factory=list)
     #: Which have the new password while it is not known to count.
     beside: list[Path] = field(default_factory=list)
@@ -68,13 +69,14 @@ def _of(config: Path) -> Connection | None:
 def _prepare(
     config: Path, known: Connection, new: Connection, address: str | None, files: OwnFiles
 ) -> None:
-    """Write the files beside those that are as they were written here."""
-    texts = new.texts(config)
-    for path, text in known.texts(config).items():
+    """Write the files beside those that log in as they were written to."""
+    logins = new.logins(config)
+    for path, login in known.logins(config).items():
         beside = path.with_name(path.name + NEW)
         try:
-            if path.read_text() == text and address in (None, known.bootstrap):
-                write_private(beside, texts[path])
+            text = path.read_text()
+            if text.count(login) == 1 and address in (None, known.bootstrap):
+                write_private(beside, text.replace(login, logins[path]))
                 files.beside.append(beside)
             else:
                 files.left.append(path)

@@ -27,6 +27,8 @@ def test_what_has_no_effect_is_told_at_run_time_too(caplog: pytest.LogCaptureFix
     assert "\n" not in message
     caplog.clear()
     tell_without_effect(Resource(ResourceType.TOPIC, "t"), ["retention.ms"])
+    keys = ["listener.name.outside.ssl.keystore.location", "log.retention.ms"]
+    tell_without_effect(Resource(ResourceType.BROKER, "1"), keys)
     assert not caplog.messages
 
 

@@ -19,7 +19,14 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_for_one_broker, is_for_one_broker
 from drumlin.config.group import validate_group_overrides
-from drumlin.config.keys import PER_BROKER, Key, changeable_broker_key, group_keys, topic_keys
+from drumlin.config.keys import (
+    PER_BROKER,
+    Key,
+    changeable_broker_key,
+    group_keys,
+    of_a_listener,
+    topic_keys,
+)
 from drumlin.config.topic import validate_overrides
 from drumlin.config.values import Refused, ValueType, format_value, parse
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType
@@ -153,7 +160,7 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
     """Log which of these keys have no effect here, as at start."""
-    found = {name: _key(resource, name) for name in keys}
+    found = {name: _key_of_any_listener(resource, name) for name in keys}
     idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
     unknown = sum(key is None for key in found.values())
     if unknown:  # a client may send any name, of any length
@@ -195,6 +202,12 @@ def _key(resource: Resource, name: str) -> Key | None:
     if resource.type is ResourceType.BROKER:
         return changeable_broker_key(name)
     return (topic_keys() if resource.type is ResourceType.TOPIC else group_keys()).get(name)
+
+
+def _key_of_any_listener(resource: Resource, name: str) -> Key | None:
+    """Like `_key`; of a broker it may be for one listener."""
+    parts = of_a_listener(name) if resource.type is ResourceType.BROKER else None
+    return _key(resource, name if parts is None else parts[1])
 
 
 def _default(config: BrokerConfig, resource: Resource, key: Key) -> str:

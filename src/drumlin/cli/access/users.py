@@ -163,13 +163,13 @@ def _own_files(
     address = bootstrap if data is None else None
     files = OwnFiles()
     try:
-        with with_new_password(config.absolute(), name, password, address) as files:
+        with with_new_password(config, name, password, address) as files:
             yield
     finally:
         for each in files.changed:
             output.note(f"{each}: has the new password")
         for each in files.left:
-            output.note(f"{each}: may not be changed here, or was by others: edit the password")
+            output.note(f"{each}: was not changed: edit the password if it is the former one")
         for each in files.beside:
             output.note(f"{each}: has the new password, which may not count")
 
