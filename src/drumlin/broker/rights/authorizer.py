@@ -108,7 +108,7 @@ class Authorizer:
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether the principal may do this on any resource of the kind at all."""
-        # As in Kafka: a name that no resource has is allowed for super users, or without ACLs.
+        # As in Kafka: super users may, and all may if no ACL is needed; the name is no resource's.
         if self.allows(principal, host, operation, kind, _NO_NAME):
             return True
         denied, allowed = self._by_permission(principal, host, operation, kind)
