@@ -137,7 +137,7 @@ def _line() -> _Line | None:
 
 
 def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the loop's current turn is not longer yet than a turn of continued work."""
+    """Whether the loop's current turn is still shorter than a turn of continued work."""
     began: float | None = getattr(loop, "turn_began", None)
     return began is not None and time.monotonic() - began < TURN_S / 2
 
@@ -281,7 +281,7 @@ class Rounds:
     """
 
     def __init__(self, slice_s: float = TURN_S / 2) -> None:
-        """`slice_s`: for how long callbacks are called in a turn; 0: one in each."""
+        """`slice_s`: the time for callbacks in each turn of the loop; 0: one callback per turn."""
         self._slice_s = slice_s
         self._waiting: deque[Callable[[], object]] = deque()
 
@@ -294,7 +294,7 @@ class Rounds:
     def _go_on(self) -> None:
         ends_at = time.monotonic() + self._slice_s
         for _ in range(len(self._waiting)):
-            # It stays first meanwhile, so a callback that adds itself again does not call the loop.
+            # It stays in the queue during the call: `add` calls the loop only for an empty queue.
             try:
                 self._waiting[0]()
             except Exception:  # noqa: BLE001  the others would wait for ever
@@ -309,7 +309,7 @@ class Rounds:
 async def side_by_side(
     do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
 ) -> list[T]:
-    """The results of `do` for each item, some at a time, so that many do not block the loop."""
+    """The results of `do` for each item; a limited number run at a time, to keep turns short."""
     results: list[T] = []
     for first in range(0, len(items), at_a_time):
         results += await asyncio.gather(*map(do, items[first : first + at_a_time]))

@@ -70,7 +70,8 @@ _GUARDS_OF_ZOOKEEPER: Final = {
 }
 
 
-#: Keys that name a Java class, which cannot be loaded here; the only class that is built in.
+#: Keys that name a Java class, and the only allowed one: its behaviour is built in. Other classes
+#: cannot be loaded here.
 _ONLY_CLASS: Final = {
     "principal.builder.class": _BUILT_IN["principal.builder.class"],
     "ssl.engine.factory.class": _BUILT_IN["ssl.engine.factory.class"],

@@ -1,7 +1,7 @@
 """The configurations of several brokers of one machine, derived from one configuration. Pure.
 
-The first broker has the unchanged configuration. The others have the following ids and ports, and a
-folder of their own in each log dir.
+The first broker has the unchanged configuration. The others have the next higher ids and ports, and
+a folder of their own in each log dir.
 """
 
 from __future__ import annotations

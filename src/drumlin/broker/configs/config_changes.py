@@ -159,7 +159,7 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 
 
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
-    """Log which of these keys have no effect here, as at start."""
+    """Log the keys that have no effect here, as is done for the keys given at start."""
     found = {name: _key_of_any_listener(resource, name) for name in keys}
     idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
     unknown = sum(key is None for key in found.values())

@@ -83,7 +83,7 @@ async def alter_or_check(
 ) -> None:
     """Alter the stored configuration, or only check whether that would be accepted.
 
-    `keys` are the keys that are set; those without effect are logged, as at start.
+    `keys` are the keys that are set; those without effect are logged.
 
     Raises:
         KafkaError: the change is refused.

@@ -46,7 +46,7 @@ def missing_partition(
     """Find a partition that this broker might not lead, by its topic's name or id as bytes.
 
     `may_follow`: a partition that this broker follows is accepted, too (KIP-392). `may_read`:
-    whether the topic of a name may be read; None: every topic.
+    whether the topic with a given name may be read; None: every topic may.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, or as `PartitionRegistry.get`
@@ -210,7 +210,7 @@ class PartitionRead:
             partition.check_grows()
 
     def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
-        """The answer after a second check of `follow`: segments may have been cleaned since."""
+        """The answer, unless a check of `follow` fails now, as segments were cleaned since."""
         if not self.is_follower:
             return answer
         try:

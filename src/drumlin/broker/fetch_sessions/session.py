@@ -8,7 +8,7 @@ only such entries, whether the session has ten partitions or ten thousand:
   examined. An entry without news is removed. One that returned records moves to the end, as it may
   have more; entries with an error, and those that did not fit into the response, stay.
 - Each fetch also checks for changes that partitions do not report: ACLs, and log dirs that have
-  failed or come back (a thread may find this out, and must not touch `dirty`).
+  failed or come back (threads find this out, and threads must not touch `dirty`).
 """
 
 from __future__ import annotations

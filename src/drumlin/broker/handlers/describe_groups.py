@@ -1,6 +1,6 @@
 """DescribeGroups (key 15), versions 0-6: state and members of groups.
 
-- Members' metadata, of the chosen protocol, is shown only in a stable group.
+- Members' metadata, for the chosen protocol, is shown only if the group is stable.
 - A group that does not exist is "Dead", without an error, or from version 6 with
   GROUP_ID_NOT_FOUND.
 - From version 3 the client may ask for its authorized operations.

@@ -48,7 +48,7 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
 def _check_rights(context: RequestContext, transactional_id: str | None) -> None:
     """
     Raises:
-        KafkaError: the client may not have this id, or no id at all.
+        KafkaError: the client may not have this id, or not any id.
     """
     authorizer, session = context.broker.authorizer, context.session
     if transactional_id is not None:

@@ -6,7 +6,7 @@
     -6 earliest pending upload (11+, KIP-1023)
     -1146246477 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
 
-There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
+There is no tiered storage yet: -4 means the same as -2, and the answers to -5 and -6 are unknown.
 A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka. A client that sends a
 replica id without the right to be a replica gets a consumer's answer, with offsets up to the high
 watermark; Kafka does not check this.

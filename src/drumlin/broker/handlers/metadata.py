@@ -4,13 +4,13 @@
 - A topic that does not exist is created where client and broker allow it. As with Apache Kafka,
   that request is still answered with UNKNOWN_TOPIC_OR_PARTITION.
 - Each topic is answered once, however often it is named.
-- A topic that the client may not describe is left out if it asks for all topics, and refused if
-  it names the topic, whether or not that exists. Every client may see the brokers.
+- A topic that the client may not describe is left out of a request for all topics, and refused
+  if it is named, whether or not it exists. Every client may see the brokers.
 
 Version notes: 4 lets the client forbid creation; 7 adds leader epochs; 8 adds authorized
-operations (those of the cluster up to 10 only; later DescribeCluster has them); 10 adds topic
-ids, 12 lets the client name topics by id (if one id is given, names are ignored); 13 adds a
-top-level error code.
+operations (after 10 no longer the cluster's, which DescribeCluster returns); 10 adds topic ids;
+12 lets the client name topics by id (if one id is given, names are ignored); 13 adds a top-level
+error code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9), versions 1-10: the committed offsets of a group.
 
 - A partition without a commit has offset -1 and no error, whether or not it exists.
-- From version 2 null for the topics means all of them, and the group's error is top-level.
+- From version 2 a null list of topics means all of them, and the group's error is top-level.
 - From version 9 a member of a consumer group gives its epoch, and is refused if that is stale.
 - From version 8 a request may name several groups (KIP-709); from 10 topics are named by id
   (KIP-848), and those with an unknown id are answered last.

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _AGAIN_S: Final = 0.2
 #: Longest pause while the controller is not available; pauses double, beginning with the one above.
 _AGAIN_MAX_S: Final = 2.0
-#: Codes if the metadata has a later state of the partition than its leader.
+#: Codes that mean that the leader's state of the partition is older than that in the metadata.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
 #: Codes that leave open whether the change was made.
 _UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)

@@ -44,7 +44,7 @@ Rows = list[dict[str, Any]]
 
 #: Requested cleanings and simulations that run at the same time; others wait.
 _REQUESTS_AT_ONCE: Final = 2
-#: No limit for a requested cleaning.
+#: The time limit of a requested cleaning: practically none.
 _RUN_S: Final = 7 * 24 * 3600.0
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = 1.0

@@ -41,7 +41,7 @@ _Act = Callable[[PartitionLog], Awaitable[dict[str, Any]]]
 
 
 class Operated(BrokerData, Protocol):
-    """The parts of a broker that can be inspected, or triggered by its operator."""
+    """The parts of a broker that its operator can inspect or trigger."""
 
     cleaning: Cleaning
     replicas: Replicas

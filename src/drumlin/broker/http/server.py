@@ -108,7 +108,7 @@ class HttpServer:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        """Close a task's connection, as a task that is cancelled before its first step does not."""
+        """Close a task's connection: a task cancelled before its first step has not closed it."""
         transport = self._connections.pop(task, None)
         if transport is not None:
             transport.abort()

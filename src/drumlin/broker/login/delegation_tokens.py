@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48): with a user's token others can log in as the user, for a time.
 
-A token is stored as a configuration in the metadata, in the text that Apache Kafka keeps in
+A token is stored as a configuration in the metadata, in the text form that Apache Kafka keeps in
 ZooKeeper. Its HMAC, which is the password, is not stored: brokers compute it from their secret.
 """
 

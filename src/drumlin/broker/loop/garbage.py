@@ -7,9 +7,9 @@ only objects made since the last one. Frozen objects are freed like all others w
 to them; only cycles among them would stay. Therefore all objects are examined when far more memory
 has been in use for minutes than after the last such collection; memory that one large request takes
 for a moment does not count. Examining all objects takes a hundred milliseconds with thousands of
-partitions, and seconds with tens of millions of objects. So while a client is connected it is a
-last resort, before memory runs out: no long-lived cycles are known. Memory is counted in the
-allocator's blocks: to count objects, Python walks through all of them, 40 ms for each million.
+partitions, and seconds with tens of millions of objects. So while a client is connected it is only
+done before memory runs out; no long-lived cycles are known. Memory is counted in the allocator's
+blocks: to count objects, Python walks through all of them, 40 ms for each million.
 
 A thread that parses a large request makes very many objects, none of them in cycles. Our callback
 at the start of a collection is Python code, so other threads may run during it: the collection

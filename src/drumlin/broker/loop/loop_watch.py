@@ -161,7 +161,7 @@ class _TimingSelector(selectors.DefaultSelector):
         self.turns = 0
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
-        self.counts_from = math.inf  # earlier, no client waits for a turn
+        self.counts_from = math.inf  # before this time, no client waits for a turn
         self.place: tuple[float, str] | None = None  # when the turn began, and the code seen in it
         self.worked_s: float | None = None  # the loop's processor time, read between turns
         self.queued_s: Callable[[], float | None] = lambda: None

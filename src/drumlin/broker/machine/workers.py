@@ -35,7 +35,7 @@ _LAST_PAUSE_S: Final = 15.0
 _GOOD_S: Final = 60.0
 #: The time that a process has to end after closing its channel.
 _END_S: Final = 5.0
-#: Variables that a server reads (`config/sources.py`), in Kafka's images as well.
+#: Prefixes of variables that a server reads (`config/sources.py`), here or in Kafka's images.
 _OF_SETTINGS: Final = ("DRUMLIN_", "KAFKA_")
 _MODULE: Final = "drumlin.broker.machine.worker"
 

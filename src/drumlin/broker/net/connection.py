@@ -292,8 +292,8 @@ class Connection:
         else:
             self.resume_reading()
         if self._backlog and self._may_start() and not self._will_go_on:
-            # Nothing else would call this again. Other connections have their turn first, or the
-            # outbox was full before sending.
+            # Requests are left, as other connections have their turn first, or as the outbox was
+            # full before sending; nothing else would start them.
             self._will_go_on = True
             self.router.rounds.add(self._go_on)
 

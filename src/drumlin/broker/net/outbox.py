@@ -26,8 +26,8 @@ from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import TURN_S
 from drumlin.wire.error_codes import KafkaError
 
-#: Smaller slices are read, and sent with their neighbours. On loopback both cost about the same at
-#: 16 KiB; at 64 KiB `sendfile` costs a third less, or half.
+#: Smaller slices are read, and sent with their neighbours. On loopback this costs about as much as
+#: `sendfile` at 16 KiB; at 64 KiB `sendfile` costs a third to a half less.
 SENDFILE_MIN_BYTES: Final = 32 * 1024
 #: While more bytes than this wait in memory, the connection starts no further request.
 _FULL_BYTES: Final = 1 << 20

@@ -18,9 +18,9 @@ from drumlin.replication.partition import Partition
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.messages import API_KEYS
 
-#: The maximum wait, which is shorter than clients wait for a response.
+#: The maximum wait; clients wait longer than this for a response.
 _PATIENCE_S: Final = 10.0
-#: The requests for which a coordinator writes a record, and its topic.
+#: The requests for which a coordinator writes a record, each with the coordinator's topic.
 _WRITING: Final = {
     API_KEYS[api]: topic
     for topic, apis in (

@@ -259,8 +259,8 @@ class ProduceAppends:
         return partition
 
     def _look_for(self, topic: bytes, index: int) -> Partition:
-        """Find a partition that was not found as led under this name or id, or that the principal
-        may not write to; usually raises an error.
+        """Find a partition that is not among the led ones of this name or id, or that the principal
+        may not write to; usually this raises an error.
         """
         broker = self._broker
         if self._context.version < TOPIC_IDS_FROM:
@@ -271,7 +271,7 @@ class ProduceAppends:
         return broker.partitions.get(name, index)
 
     def _records_of(self, part: Part) -> memoryview:
-        """The batch of a partition that was found. Errors in its form are checked only then."""
+        """The batch of a partition that was found; only now are errors in its form reported."""
         records = part[2]
         if not records:
             version = self._context.version
@@ -342,7 +342,7 @@ class ProduceAppends:
         )
         if not endpoints:
             return [frame]
-        tags_at = len(frame) - len(endpoints_tag(endpoints))  # apart: see `throttle_times.py`
+        tags_at = len(frame) - len(endpoints_tag(endpoints))  # two parts: see `throttle_times.py`
         return [frame[:tags_at], frame[tags_at:]]
 
 

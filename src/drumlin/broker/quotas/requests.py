@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from drumlin.wire.protocol.describe_client_quotas import ComponentData
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
-#: The largest value of each key of integers; None if the value may be a fraction.
+#: The largest value of each key; None if there is none, and the value may be a fraction.
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "consumer_byte_rate": 2**63 - 1,
     "producer_byte_rate": 2**63 - 1,
@@ -137,7 +137,7 @@ def _is_address(text: str) -> bool:
 
 
 def _text(largest: int | None, value: float) -> str:
-    """A value in the text that Kafka keeps in ZooKeeper."""
+    """A value as text, in the form that Kafka keeps in ZooKeeper."""
     return repr(value) if largest is None else str(int(value))
 
 

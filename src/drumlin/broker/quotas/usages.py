@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Usages(Generic[T]):
-    """The usage of each owner, made when first asked for."""
+    """The usage of each owner, created on its first use."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make

@@ -64,7 +64,7 @@ class Authorizer:
         self._lengths: dict[Kind, list[int]] = {}  # the lengths of prefixes, ascending
         self._remembered: dict[_Asker, dict[str, bool]] = {}  # no dict is empty
         self._remembered_count = 0
-        #: Changes with every ACL.
+        #: The number of changes of ACLs.
         self.version = 0
 
     def put(self, target: Target, rules: frozenset[Rule]) -> None:
@@ -108,7 +108,7 @@ class Authorizer:
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether the principal may do this on any resource of the kind at all."""
-        # As in Kafka, a name that no resource has finds super users, and answers without ACLs.
+        # As in Kafka: super users may, and all may if no ACL is needed; the name is no resource's.
         if self.allows(principal, host, operation, kind, _NO_NAME):
             return True
         denied, allowed = self._by_permission(principal, host, operation, kind)

@@ -35,8 +35,8 @@ class Unread(NamedTuple):
     position: int
 
 
-#: Finds a topic by the name or id in a request, or the code if the client may not see it or there
-#: is none.
+#: Finds a topic by the name or id in a request. Returns None and a code if there is no such topic,
+#: or the client may not see it.
 Find = Callable[[Any], tuple[TopicState | None, ErrorCode]]
 
 #: Partitions, and a code for each, by the name or id that the request gives for the topic.
@@ -107,7 +107,7 @@ async def _with_refused(refused: Refused, results: list[TopicResult]) -> list[To
 
 
 def allowed(context: RequestContext, group_id: str, find: Find) -> Find:
-    """`find`, for a client that may not commit to every group, or read every topic."""
+    """`find`, restricted to the topics for which the client may commit offsets of the group."""
     if context.broker.authorizer is None:
         return find
     if not context.may(Operation.READ, Kind.GROUP, group_id):

@@ -1,4 +1,4 @@
-"""Requests about delegation tokens: the clients that may send them, and changes (KIP-48)."""
+"""Requests about delegation tokens: the check of the sender, and changes of tokens (KIP-48)."""
 
 from __future__ import annotations
 

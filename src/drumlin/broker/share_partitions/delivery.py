@@ -68,8 +68,8 @@ class ShareDelivery:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """The share partitions of a group. This is no list, as freeing a list of thousands of items
-        takes a turn of the loop.
+        """The share partitions of a group. This is not a list, as freeing a list of thousands of
+        items takes a turn of the loop.
         """
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:

@@ -49,7 +49,7 @@ _TOLD: Final = {
 _EXPIRED_AT_ONCE: Final = 500
 #: The most runs of records that are changed in one turn; more take several turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Codes that mean: another broker leads the share partition, or its state was initialized again.
+#: The code if another broker leads the share partition, or its state was initialized again.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 

@@ -238,8 +238,8 @@ class _Move:
         Raises:
             OSError, sqlite3.Error: the change is incomplete; the next start repeats it.
         """
-        # A start with the previous number of brokers must not assume that the folders have not
-        # moved.
+        # A start with the previous number of brokers must not assume that the folders are still in
+        # place.
         self._opened.execute_durably([note_placed(())])
         self._folders.complete_changes()
         left = self._take_back()
@@ -299,7 +299,7 @@ class _Move:
         """The new placements, the folders of these partitions, and whether other partitions have no
         folder.
 
-        Such folders may be unreachable, so these partitions stay as they are.
+        A missing folder may just be unreachable, so partitions without one stay as they are.
         """
         found = {
             PartitionId(topic.topic_id, state.index): self._folders.of(topic, state.index)

@@ -114,7 +114,7 @@ async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> 
 
 
 def risks(config: BrokerConfig) -> Iterator[str]:
-    """Warnings of risks that are usual behind a firewall, but may surprise elsewhere."""
+    """Warnings about settings that are common behind a firewall, but risky elsewhere."""
     unprotected = [each.address for each in config.listeners if _is_open_to_all(config, each)]
     if unprotected:
         yield (

@@ -46,6 +46,9 @@ _STRANGERS_MAX: Final = 2000
 #: Strangers have their own memory for requests: this fraction of `request_memory_bytes`.
 _STRANGERS_PART: Final = 20
 _STRANGER_S: Final = 30.0
+#: The maximum number of addresses whose refusals are counted separately.
+_REFUSED_MAX: Final = 1000
+_OTHER_ADDRESSES: Final = "another address"
 #: Connections that are kept for a moment before they are closed.
 _WAITING_TO_LEAVE_MAX: Final = 200
 
@@ -198,6 +201,8 @@ class Server:
 
     def _log_refusal(self, host: str, why: str) -> None:
         # Log the first, and then each power of two: a flood must not fill a disk.
+        if len(self._refusals) >= _REFUSED_MAX and host not in self._refusals:
+            host = _OTHER_ADDRESSES
         self._refusals[host] += 1
         count = self._refusals[host]
         if count & (count - 1) == 0:

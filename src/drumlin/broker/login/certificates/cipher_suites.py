@@ -21,7 +21,7 @@ def openssl_names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """OpenSSL's names of the suites older than TLS 1.3, and the versions that have a suite.
 
-    Without suites, all versions, and no names: OpenSSL chooses.
+    If no suites are given, there are no names, so that OpenSSL chooses, and all versions stay.
 
     Raises:
         ValueError: a suite is not supported, or unnamed ones would be offered as well.

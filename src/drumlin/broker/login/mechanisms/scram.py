@@ -1,8 +1,8 @@
 """SCRAM (RFC 5802, RFC 7677), the server's side: messages in, messages out.
 
-A broker never sees a password, and hashes nothing repeatedly: it stores a `ScramCredential`. It
-asks even a user that does not exist for a proof, with a salt derived from a secret and the name, so
-that a peer cannot find out which users exist. Apache Kafka refuses such a user at once.
+A broker never sees a password, and never computes the iterated hash: it stores a `ScramCredential`.
+It asks even a user that does not exist for a proof, with a salt derived from a secret and the name,
+so that a peer cannot find out which users exist. Apache Kafka refuses such a user at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MADE_UP: Final = secrets.token_bytes(32)
 
 @dataclass(frozen=True)
 class ScramCredential:
-    """A user's password as stored. A thief of it could imitate the broker, but not the user."""
+    """A user's password as stored. Whoever steals it can imitate the broker, but not the user."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -62,7 +62,7 @@ class ScramCredential:
 
     @classmethod
     def of_text(cls, text: str) -> ScramCredential:
-        """The credential in the text that Apache Kafka keeps in ZooKeeper.
+        """The credential from its text, which has the form that Apache Kafka keeps in ZooKeeper.
 
         Raises:
             ValueError: the text is not a credential.
