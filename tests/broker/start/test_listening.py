@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.start import startup
+from drumlin.broker.start import server, startup
 from drumlin.broker.start.startup import StartFailed, families
 from drumlin.wire.messages import encode_request, parse_response
 from rig.data.messages import build
@@ -95,3 +95,31 @@ def test_hundreds_of_clients_may_connect_before_one_is_accepted(tmp_path: Path) 
                 client.close()
 
     asyncio.run(scenario())
+
+
+def test_refusals_of_very_many_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Addresses beyond a maximum are counted together: neither memory nor log grows with them."""
+    monkeypatch.setattr(server, "_REFUSED_MAX", 3)
+
+    async def refused(port: int, host: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+        assert await reader.read() == b""
+        writer.close()
+
+    async def run() -> None:
+        settings = {
+            "max_connections_per_ip": "0",
+            "max_connections_per_ip_overrides": "127.0.0.1:1",
+        }
+        async with running(tmp_path, **settings) as broker:
+            for number in range(10):
+                await refused(broker.listeners[0].port, f"127.0.1.{number + 1}")
+
+    asyncio.run(run())
+    told = [each.getMessage() for each in caplog.records if "refused a conn" in each.getMessage()]
+    assert [each.split(":")[0] for each in told] == [
+        *(f"refused a connection from 127.0.1.{number} (1 so far)" for number in (1, 2, 3)),
+        *(f"refused a connection from another address ({count} so far)" for count in (1, 2, 4)),
+    ]
