@@ -41,7 +41,7 @@ _PROGRESS_S: Final = 1.0
 #: The session timeout: other processes take over a killed one's partitions after it.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_S: Final = 60.0
-#: The interval in which a pattern finds new topics.
+#: The interval of looking for new topics of a pattern.
 _FIND_TOPICS_MS: Final = 10_000
 
 
@@ -356,7 +356,7 @@ class Materializing:
             return
         except UnknownTopic as error:
             self._check_may_go(error)
-            if not owned:  # the group has noticed
+            if not owned:  # the group has already revoked the topic's partitions
                 del self._topics[topic.name]
             return
         for place, each in owned.items():

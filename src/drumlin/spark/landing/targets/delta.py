@@ -275,7 +275,7 @@ class Table:
 def _write_bucket(
     url: str, options: dict[str, str] | None, schema: pa.Schema, changes: pa.Table
 ) -> pa.Table:
-    """In a task: a file with the latest row of each key of a bucket; its row of `WRITTEN`."""
+    """Write a file with the latest row of each key of a bucket; returns its row of `WRITTEN`."""
     rows = unpacked(changes["rows"].to_pylist(), schema).sort_by("key")
     return write_file(_folder(url, options), rows)
 
