@@ -310,7 +310,7 @@ class Materializing:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self, place: TopicPartition) -> None:
-        """Replace the partition's rows by the log's current state.
+        """Replace the partition's rows with the log's current state.
 
         Records of other partitions are written meanwhile.
         """

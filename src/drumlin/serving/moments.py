@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the result of `str`. A moment from any other text cannot be compared with others."""
+        """Parse the result of `str`. A moment from any other text is not comparable with others."""
         boot, _, times = text.partition("/")
         since_boot_ms, _, wall_ms = times.partition("/")
         if not (since_boot_ms.isdecimal() and wall_ms.isdecimal()):

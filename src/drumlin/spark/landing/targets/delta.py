@@ -173,7 +173,7 @@ class Table:
     def _replace(
         self, table: DeltaTable, batch: Batch, position: Position, told: CommitProperties
     ) -> Added:
-        """Replace all rows by those of a log that was read from its start."""
+        """Replace all rows with those of a log that was read from its start."""
         tasks = 1 + sum(position.offsets.values()) // _OFFSETS_IN_TASK
         changes = batch.map(partial(packed, partial(crc_bucket, tasks)), PACKED)
         write = partial(_write_bucket, table.table_uri, self._options, batch.rows.schema)
