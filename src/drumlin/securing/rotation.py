@@ -1,5 +1,5 @@
-"""Replaces an authority with a new one in three steps. Clients and brokers get the new files between
-the steps, so that they never see a certificate that they do not trust.
+"""Replaces an authority with a new one in three steps. Clients and brokers get the new files
+between the steps, so that they never see a certificate that they do not trust.
 
 1. `trust`: a new authority is made, and trusted in addition to the present one.
 2. `issue`: it replaces the present one, and issues new certificates for the brokers.
