@@ -133,8 +133,8 @@ class Materializing:
         has_joined = False
         with self._consumer:
             while not stop.is_set():
-                # Assigned partitions are claimed in this step: a store that belongs to another
-                # group is refused, even if it has all records.
+                # Assigned partitions are claimed in this step: a store with another topic, group
+                # or format is refused, even if it has all records.
                 has_joined = has_joined or self._consumer.has_assignment
                 self._step()
                 self._tell()

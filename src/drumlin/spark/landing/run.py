@@ -121,7 +121,7 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Whether this run has already reached everything that it needs."""
+        """Whether this run has already reached the brokers, the target and a registry."""
         return self._has_begun
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None]) -> None:
