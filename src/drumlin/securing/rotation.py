@@ -1,5 +1,5 @@
-"""Replaces an authority by a new one in three steps. Clients and brokers get the new files between
-the steps, so that they never see a certificate that they do not trust.
+"""Replaces an authority with a new one in three steps. Clients and brokers get the new files
+between the steps, so that they never see a certificate that they do not trust.
 
 1. `trust`: a new authority is made, and trusted in addition to the present one.
 2. `issue`: it replaces the present one, and issues new certificates for the brokers.
@@ -58,7 +58,7 @@ def trust(folder: Path) -> list[str]:
 
 
 def issue(folder: Path) -> list[str]:
-    """Replace the brokers' certificates by ones of the new authority, and delete the old
+    """Replace the brokers' certificates with ones of the new authority, and delete the old
     authority's key; returns the changed files.
 
     Raises:

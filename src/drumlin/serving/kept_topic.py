@@ -79,7 +79,7 @@ class KeptTopic:
         )
 
     def load(self, owned: Owned, read: Callable[[int], None]) -> None:
-        """Replace the partition's rows by the log's current state.
+        """Replace the partition's rows with the log's current state.
 
         Args:
             owned: the partition; its position is updated.

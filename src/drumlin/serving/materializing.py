@@ -41,7 +41,7 @@ _PROGRESS_S: Final = 1.0
 #: The session timeout: other processes take over a killed one's partitions after it.
 _SESSION_MS: Final = 10_000
 _WRITE_IDLE_S: Final = 60.0
-#: The interval in which a pattern finds new topics.
+#: The interval of looking for new topics of a pattern.
 _FIND_TOPICS_MS: Final = 10_000
 
 
@@ -133,8 +133,8 @@ class Materializing:
         has_joined = False
         with self._consumer:
             while not stop.is_set():
-                # Assigned partitions are claimed in this step: a store that belongs to another
-                # group is refused, even if it has all records.
+                # Assigned partitions are claimed in this step: a store with another topic, group
+                # or format is refused, even if it has all records.
                 has_joined = has_joined or self._consumer.has_assignment
                 self._step()
                 self._tell()
@@ -310,7 +310,7 @@ class Materializing:
     # -- loading ---------------------------------------------------------------------------
 
     def _load(self, place: TopicPartition) -> None:
-        """Replace the partition's rows by the log's current state.
+        """Replace the partition's rows with the log's current state.
 
         Records of other partitions are written meanwhile.
         """
@@ -356,7 +356,7 @@ class Materializing:
             return
         except UnknownTopic as error:
             self._check_may_go(error)
-            if not owned:  # the group has noticed
+            if not owned:  # the group has already revoked the topic's partitions
                 del self._topics[topic.name]
             return
         for place, each in owned.items():

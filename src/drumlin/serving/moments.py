@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the result of `str`. From other texts, the result is comparable to no moment."""
+        """Parse the result of `str`. A moment from any other text is not comparable with others."""
         boot, _, times = text.partition("/")
         since_boot_ms, _, wall_ms = times.partition("/")
         if not (since_boot_ms.isdecimal() and wall_ms.isdecimal()):
@@ -48,7 +48,7 @@ class Moment(NamedTuple):
         return f"{self.boot}/{self.since_boot_ms}/{self.wall_ms}"
 
     def until_ms(self, later: Moment) -> int | None:
-        """The time from this moment to `later`, at least; None: unknown.
+        """The minimum time from this moment to `later`; None: unknown.
 
         The time since boot may lack pauses of a virtual machine. The wall clock has them, once it
         is corrected, so the longer of both times counts.

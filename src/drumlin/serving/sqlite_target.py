@@ -140,7 +140,7 @@ class SqliteTarget:
             self._database.executemany(f"INSERT INTO {into} VALUES (?, ?)", rows)
 
     def take_aside(self, partition: int, term: int, position: Position) -> None:
-        """Replace the partition's rows in the table by those of the replacement."""
+        """Replace the partition's rows in the table with those of the replacement."""
         side, run = self._side(partition, term), self._database.execute
         with self._writing():
             self._move(partition, term, position)

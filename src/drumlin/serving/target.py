@@ -69,7 +69,7 @@ class Claim(NamedTuple):
 
 
 class Replacement(Protocol):
-    """A new set of all rows of a partition; `commit` replaces the old rows by it."""
+    """A new set of all rows of a partition; `commit` replaces the old rows with it."""
 
     def add(self, rows: Iterable[tuple[Cell, Cell]]) -> None:
         """Add rows, whose keys were not added before.
@@ -80,7 +80,7 @@ class Replacement(Protocol):
         """
 
     def commit(self, position: Position) -> None:
-        """Replace all rows of the partition by these.
+        """Replace all rows of the partition with these.
 
         Raises:
             Fenced: the partition was claimed again.

@@ -203,7 +203,7 @@ class JournaledState(KeyedState):
     def commit(self, changes: Mapping[bytes, bytes | None], checkpoint: Checkpoint) -> None:
         """Store `changes` after they were committed to the changelog, up to `checkpoint`."""
         self._store.apply(changes, checkpoint)
-        self.abort()  # other entries equal the stored values
+        self.abort()  # the remaining entries are equal to the stored values
 
     def abort(self) -> None:
         """Undo all changes since the last commit."""

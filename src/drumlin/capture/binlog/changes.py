@@ -159,7 +159,7 @@ class BinlogChanges:
         self._gtids = self._gtids.after(group.gtid)
         if not self._is_recognized:
             self._is_recognized = True
-            # The domains' other transactions are in this place already.
+            # The expected position already includes the last transactions of the other domains.
             self._gtids = GtidPosition.parse(self._expected.gtids)
             return
         self.position = replace(

@@ -112,15 +112,15 @@ def connect(url: str, silence_s: float | None = None) -> pymysql.Connection[Any]
             **address.options,
             autocommit=True,
             charset="utf8mb4",
-            conv=dict(driver.converters.encoders),  # values come as they are
+            conv=dict(driver.converters.encoders),  # values remain bytes
             use_unicode=False,
             connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=_CONNECT_TIMEOUT_S,  # of the login
+            read_timeout=_CONNECT_TIMEOUT_S,  # for the login
             program_name="drumlin capture",
         )
     except driver.Error as error:
         raise failure_of(error) from None
-    except (OSError, ValueError, RuntimeError) as error:  # files of keys, and needs of a login
+    except (OSError, ValueError, RuntimeError) as error:  # key files, or the kind of login
         raise DatabaseRefused(f"{error}") from None
     connection._read_timeout = silence.SLOW_S if silence_s is None else silence_s
     if "mariadb" not in connection.get_server_info().lower():

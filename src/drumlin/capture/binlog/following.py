@@ -24,7 +24,7 @@ _WAIT_S: Final = 0.25
 
 
 class BinlogFollowing:
-    """The progress of one connection is counted in groups of events, from zero."""
+    """Follows one connection; its progress is counted in groups of events, from zero."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Found(NamedTuple):
         """The definition of a capture of these tables.
 
         Raises:
-            CaptureRefused: a table's name makes no valid topic name.
+            CaptureRefused: a table's name does not give a valid topic name.
         """
         tables = [
             Table(

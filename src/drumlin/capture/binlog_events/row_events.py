@@ -55,7 +55,7 @@ class TableMap(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """The values by column before and after a change; None is NULL, or for all: no row."""
+    """The row before and after a change, None if there is none; in a row, None is NULL."""
 
     before: Sequence[str | None] | None
     after: Sequence[str | None] | None

@@ -29,7 +29,7 @@ class Server(NamedTuple):
     system_id: str
     may_create: bool  # publications in the database
     wal_lsn: str
-    timeline: int  # 0 of a standby
+    timeline: int  # 0 on a standby
 
 
 class FoundTable(NamedTuple):
@@ -61,7 +61,7 @@ class Slot(NamedTuple):
     database: str | None
     active_pid: int | None
     confirmed_lsn: str | None
-    lost_by: str | None  # the reason why its changes are gone; None: they are not
+    lost_by: str | None  # the reason why its WAL was removed; None: the slot is intact
     is_failover: bool  # whether standbys may have it, too
 
 
@@ -71,7 +71,7 @@ class Leaf(NamedTuple):
     root: int  # the oid of its partitioned table
     oid: int
     name: str
-    xid: str  # of the transaction that has last attached it, or a partition above it
+    xid: str  # the transaction that last attached the partition, or one above it
     may_select: bool
 
 
@@ -82,7 +82,7 @@ class Publication(NamedTuple):
     is_by_root: bool  # publishes changes of partitions as changes of their root table
     is_owner: bool
     oids: frozenset[int]
-    filtered: frozenset[int]  # the tables of which it omits rows or columns
+    filtered: frozenset[int]  # the tables whose rows or columns it publishes only in part
 
 
 _SERVER: Final = """

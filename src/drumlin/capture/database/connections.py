@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL with psycopg, whose settings make values look as `values` expects.
+"""Connections to PostgreSQL with psycopg, set up so that values have the form `values` expects.
 
 A password is never shown: errors name host, port, user and database only.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NO_PSYCOPG: Final = "capturing a PostgreSQL needs psycopg: pip install 'psycopg[binary]'"
 _APPLICATION: Final = "drumlin capture"
-#: So that a machine that has vanished is noticed within a minute or so.
+#: Settings that detect a vanished machine within about a minute.
 _ENDURANCE: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 20,

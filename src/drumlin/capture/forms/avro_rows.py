@@ -138,7 +138,7 @@ def row_of(schema: Any) -> Any:
 
 
 def without_meaning(type_: Any) -> Any:
-    """A type without logical types: only its extent is needed, and dates may be any."""
+    """A type without logical types: only sizes matter, and Python lacks some dates."""
     if isinstance(type_, list):
         return [without_meaning(each) for each in type_]
     if not isinstance(type_, dict):

@@ -66,7 +66,7 @@ class Schemas:
             RegistryUnavailable: the registry cannot be reached.
         """
         head = self.header(table, subject, schema)
-        with contextlib.suppress(UnknownSchema):  # somebody has deleted the first version
+        with contextlib.suppress(UnknownSchema):  # the first version was deleted
             first = schema_of_version(self._registry, subject, 1).id
             if first != _id_of(head):
                 raise CaptureError(

@@ -237,7 +237,7 @@ def has_own_topic(client: Client, names: Names) -> bool:
 
 
 def topic_ids(client: Client, topics: Iterable[str]) -> dict[str, str | None]:
-    """The ids of those topics that exist; None: the cluster does not know the id, or not now."""
+    """The ids of those topics that exist; None if the cluster has no ids, or cannot answer now."""
     from drumlin import lowlevel
     from drumlin.wire.error_codes import ErrorCode
 

@@ -38,8 +38,8 @@ class BinlogPosition:
     """A position in the binlog of a MariaDB.
 
     `last`: the transaction before this position, by which the binlog is recognized; `before`: the
-    position before that transaction. Both are None until there was one. `prepared`: the prepared XA
-    transactions that change no captured table. `created`: tables that were created before this
+    position before that transaction. Both are None before the first one. `prepared`: the prepared
+    XA transactions that change no captured table. `created`: tables that were created before this
     position, and will be captured.
     """
 

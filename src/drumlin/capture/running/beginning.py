@@ -14,7 +14,7 @@ _ANEW: Final = (
     "`drumlin capture remove`, then start again: the tables are read again, and the topics get "
     "what differs"
 )
-#: By the reason of a slot's invalidation, the setting that makes the server remove its WAL.
+#: By the reason of a slot's invalidation: the setting, or the event, that caused it.
 _LOST_BY: Final = {
     "wal_removed": "max_slot_wal_keep_size",
     "idle_timeout": "idle_replication_slot_timeout",

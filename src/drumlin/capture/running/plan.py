@@ -40,7 +40,7 @@ class Found(NamedTuple):
         """The definition of a capture of these tables.
 
         Raises:
-            CaptureRefused: a table's name makes no valid topic name.
+            CaptureRefused: a table's name does not give a valid topic name.
         """
         tables = [as_table(each, prefix) for each in self.tables]
         check_topics(tables, own_topic)
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 def as_table(found: FoundTable, prefix: str) -> Table:
     """
     Raises:
-        CaptureRefused: the table's name makes no valid topic name.
+        CaptureRefused: the table's name does not give a valid topic name.
     """
     topic = topic_of(prefix, found.schema, found.name)
     return Table(found.oid, found.schema, found.name, topic, found.key, found.key_kinds)

@@ -35,7 +35,7 @@ _UNSEEN: Final = "/unseen"
 
 
 class Reading:
-    """Reads the tables that are not read yet, one after the other.
+    """Reads the unread tables, one after the other.
 
     `rows` holds the rows of these tables' topics; the topics' writer updates it. `needed`: topics
     whose rows must be kept after their table was read.

@@ -1,7 +1,7 @@
 """The kinds of columns, whatever a database calls their types. Pure.
 
 A database's types are mapped to kinds, and its values to the text of their kind; each format of
-records has an encoder for every kind. So a format knows no database, and a database no format.
+records has an encoder for every kind. So formats and databases are independent of each other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sort(StrEnum):
     UUID = "uuid"  # 03b9d8e4-1cd2-d1ca-1edd-47e16a1aa07f
     ENUM = "enum"  # one of `symbols`
     ARRAY = "array"  # {1,NULL,"a,b"}, with the text of `element`
-    TEXT = "text"  # and all that has no kind of its own
+    TEXT = "text"  # and all types without a kind of their own
 
 
 class Kind(NamedTuple):

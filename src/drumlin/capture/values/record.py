@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns in Arrow; of one topic, or each with its own."""
+    """Records as Arrow columns, of one topic, or each record with its own topic."""
 
     topic: Any
     keys: Any

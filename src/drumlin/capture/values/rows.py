@@ -35,7 +35,7 @@ class StillUnknown(LookupError):
 
 
 class Field(NamedTuple):
-    """A column: the text before its value, the conversion of a value, and the whole for a null."""
+    """A column: the text before its value, the conversion of the value, and the text of a null."""
 
     name: str
     label: Part

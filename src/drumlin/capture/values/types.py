@@ -65,7 +65,7 @@ _PRECISE: Final = frozenset(
 )
 _INTEGERS: Final = frozenset({20, 21, 23, 26})
 _TEXTS: Final = frozenset({25, 1043})
-#: The constant that PostgreSQL adds to the modifier of such a type.
+#: The constant that PostgreSQL adds to the modifier of a decimal.
 _HEADER: Final = 4
 _SCALE_BITS: Final = 11
 

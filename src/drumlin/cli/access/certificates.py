@@ -114,7 +114,7 @@ def rotate(
     data: Data,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the authority by a new one, in three steps, without stopping brokers or clients.
+    """Replace the authority with a new one, in three steps, without stopping brokers or clients.
 
     `trust` makes the new one; brokers, and clients that get the new ca.pem, trust both. `issue`
     gives brokers certificates of the new one, and deletes the key of the old one. `drop` removes

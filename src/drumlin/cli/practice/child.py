@@ -1,4 +1,4 @@
-"""Replaces its own process by a program that the kernel kills when the parent process ends.
+"""Replaces its own process with a program that the kernel kills when the parent process ends.
 
 Run as a file by an interpreter without `site`; `exec` then replaces it with the program. The kernel
 kills the program when the parent's *thread* ends, as that setting survives `exec`; so the parent's

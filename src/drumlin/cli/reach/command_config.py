@@ -24,7 +24,7 @@ _BOOTSTRAP: Final = "bootstrap.servers"
 
 
 def _choose(context: click.Context, path: Path | None) -> Path | None:
-    """The file: the command's own comes before the one of the whole command line."""
+    """The file: the command's own takes precedence over the one before the command."""
     before = context.meta.get(NAMED_BEFORE)
     is_asked_for = context.get_parameter_source("command_config") is ParameterSource.COMMANDLINE
     if before is not None and not is_asked_for:
@@ -47,7 +47,7 @@ def _option(*names: str) -> Option:
 
 
 def _choose_configs(context: click.Context, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The KEY=VALUE values, which are a topic's; another value is the command's file."""
+    """The KEY=VALUE values, which belong to a topic; any other value is the command's file."""
     files = [each for each in values if "=" not in each]
     if len(files) > 1 or (files and not Path(files[0]).exists()):
         raise click.BadParameter(f"{files[-1]!r} is not KEY=VALUE")

@@ -301,7 +301,7 @@ def land(
             )
         _show(done, as_json)
         if run.stop.is_set() and _EVERY not in given:
-            raise click.exceptions.Exit(EXIT_INTERRUPTED)  # not all that was there has landed
+            raise click.exceptions.Exit(EXIT_INTERRUPTED)  # some records have not landed yet
 
 
 def _asked(given: Mapping[str, Any], security: Mapping[str, str]) -> _Asked:

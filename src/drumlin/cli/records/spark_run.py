@@ -66,7 +66,7 @@ class SparkRun:
         except Exception as error:
             if not self.stop.is_set():
                 raise
-            # Its text is unknown: an error of the JVM asks the JVM for it, which may have ended.
+            # The error's text is not used: a JVM error asks the JVM for it, which may have ended.
             raise output.Failure(
                 "ended in the middle of a batch, which the next run lands", EXIT_INTERRUPTED
             ) from error
@@ -86,7 +86,7 @@ class SparkRun:
             builder = builder.config(name, value)
         with self._heard():
             spark = builder.getOrCreate()
-        # Spark has a handler of its own, and what reports of a JVM that has gone.
+        # Replace Spark's signal handler, and its report that the JVM has ended.
         self._catch_signals()
         server = getattr(spark.sparkContext, "_accumulatorServer", None)
         if server is not None:

@@ -250,7 +250,7 @@ class LazyGroup(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:  # click would suggest from loaded commands: none
+        except click.NoSuchCommand as error:  # click suggests loaded commands only: here none
             name = error.command_name
             raise click.NoSuchCommand(name, possibilities=self._places, ctx=ctx) from None
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-if TYPE_CHECKING:  # loaded where there is a terminal to paint on
+if TYPE_CHECKING:  # loaded only for output on a terminal
     from rich.progress import TaskID
     from rich.table import Table
 

@@ -285,7 +285,7 @@ class Consumer:
 
     @property
     def has_assignment(self) -> bool:
-        """Whether the group has assigned partitions since this consumer began, maybe none."""
+        """Whether this consumer has ever had an assignment, even an empty one."""
         return self._call(lambda: self._engine.has_assignment)
 
     @property

@@ -68,7 +68,7 @@ def _json(value: bytes) -> Any:
             return found
     except (ValueError, StopIteration):
         pass
-    return json.loads(value)  # for other encodings, and to say what is wrong
+    return json.loads(value)  # for other encodings, and for a full error message
 
 
 _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {"utf8": bytes.decode, "json": _json}

@@ -135,8 +135,8 @@ def _fate(identity: OpenTransaction, found: TransactionDescription) -> Transacti
     if is_raised and found.state in _ABORTED:
         why = "it was open for longer than its timeout, or was aborted from outside"
         return TransactionTimedOut(f"aborted by the broker: {why}", identity.transactional_id)
-    # InitProducerId raises the epoch by one. If it aborts a transaction, it does so twice.
-    # In between the state is "Ongoing", as it also is when the next producer writes.
+    # InitProducerId raises the epoch by one, or by two if it aborts a transaction. After the first
+    # of these the state is "Ongoing", as it also is when the next producer writes.
     is_in_between = is_raised and found.state == "Ongoing"
     return _fenced(identity, was_ended=None if is_in_between else is_raised)
 

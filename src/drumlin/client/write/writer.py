@@ -93,6 +93,8 @@ class Writer:
         """Accept a record, to be written in the background. Strings are written as UTF-8.
 
         Args:
+            value, key: bytes or strings; None is null.
+            headers: (name, value) pairs, or a mapping.
             timestamp: milliseconds since 1970; now, by default.
             partition: by default chosen by the partitioner: by the key, or for records without
                 a key the same partition for a whole batch.

@@ -284,7 +284,7 @@ class OpenSearchTarget:
         """Delete late writes, from time to time."""
         body, now_s = kept.stored.body, time.monotonic()
         ranges = [*body["late"], *([(0, body["floor"])] if body["floor"] else [])]
-        # Until the log's end was seen, rows of an unfinished batch may still be read again.
+        # Before the log's end is reached, rows of an unfinished batch may still be read again.
         is_due = position.at_end != kept.swept_at_end and now_s - kept.swept_s >= _SWEEP_S
         if is_due and ranges:
             self._delete(kept, ranges)

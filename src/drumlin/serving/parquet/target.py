@@ -167,7 +167,7 @@ class ParquetTarget:
 
     @_naming_folder
     def take_aside(self, kept: _Kept, new: NewBuckets, position: Position) -> None:
-        """Replace the partition's files by those of a replacement."""
+        """Replace the partition's files with those of a replacement."""
         files = new.finish()
         self._commit(kept, {str(bucket): each.name for bucket, each in files.items()}, position)
         for each in files.values():

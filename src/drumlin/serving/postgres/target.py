@@ -110,7 +110,7 @@ class PostgresTarget:
         self._connection.run_in(session, add)
 
     def take_aside(self, session: int, partition: int, term: int, position: Position) -> None:
-        """Replace the partition's rows in the table by those of the replacement."""
+        """Replace the partition's rows in the table with those of the replacement."""
 
         def take(cursor: psycopg.Cursor[Any]) -> None:
             self._move(cursor, partition, term, position)

@@ -96,7 +96,7 @@ def land(
         on_progress: called after each batch.
         on_retry: called with the error before each retry.
         metrics_listener: an address, as `127.0.0.1:9405`, at which Prometheus finds the progress.
-        s3: for `s3://…` and `delta:s3://…`, settings missing in AWS's environment and files:
+        s3: for `s3://…` and `delta:s3://…`, settings that override AWS's environment and files:
             `endpoint`, `region`, `access_key_id`, `secret_access_key`, `session_token`. They are
             sent to the tasks.
         options: `kafka.…` as for `format("drumlin")`, `minPartitions`, `maxRecordsPerPartition`

@@ -121,7 +121,7 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Whether this run has already reached everything that it needs."""
+        """Whether this run has already reached the brokers, the target and a registry."""
         return self._has_begun
 
     def round(self, stop: threading.Event, on_progress: Callable[[Landing], None]) -> None:
@@ -180,7 +180,7 @@ class Run:
     def _rebuild(
         self, source: Source, held: Position, until: Mapping[int, int], rows: Rows
     ) -> dict[int, int]:
-        """Replace the target's rows by the state of the log, in one batch; its end offsets.
+        """Replace the target's rows with the state of the log, in one batch; its end offsets.
 
         Raises:
             RecordsLost: the log has lost its end; or reading took so long that tombstones may

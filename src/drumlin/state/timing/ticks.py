@@ -26,7 +26,7 @@ class Ticks:
         return now if self._left else self._at
 
     def next(self, partitions: Collection[int], now: float) -> int | None:
-        """The partition whose turn it is; None: there is none now.
+        """The partition whose turn it is now; None: no partition's.
 
         Args:
             partitions: all partitions of this process.

@@ -110,7 +110,7 @@ class Fetcher:
         self._is_stopped = True
 
     def _is_same_topic(self, state: PartitionState) -> bool:
-        """Whether the position is in the current topic of this name, maybe after a reset."""
+        """Whether the position is in the current topic of this name, possibly after a reset."""
         topic_id = self._topic_id(state)
         if state.topic_id is not None and topic_id not in (None, state.topic_id):
             if state.buffered:

@@ -66,7 +66,7 @@ class AvroSchema:
     def __init__(self, text: str, references: Sequence[tuple[str, str]] = ()) -> None:
         """
         Raises:
-            SchemaError: the text is no Avro schema.
+            SchemaError: the text is not an Avro schema.
             DecoderUnavailable: the package fastavro is not installed.
         """
         try:

@@ -99,7 +99,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Decode values that need changes to fit on a line, mostly of white space."""
+        """Decode values that fit on a line once white space and a byte order mark are replaced."""
         lines: list[bytes] = []
         rows: list[int] = []
         for place, row in enumerate(values.rows.tolist()):

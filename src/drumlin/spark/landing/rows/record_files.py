@@ -90,7 +90,7 @@ class _Open:
         return int(self._stream.tell())
 
     def finish(self) -> dict[str, Any]:
-        """Complete the file; its row of `WRITTEN`."""
+        """Complete the file; returns its row of `WRITTEN`."""
         offsets = {"first_offset": self._first_offset, "end_offset": self._end_offset}
         told = {name: str(each) for name, each in offsets.items()}
         self._writer.add_key_value_metadata(told)
@@ -139,7 +139,7 @@ def write_files(
 
 
 def write_file(folder: Folder, rows: pa.Table) -> pa.Table:
-    """Write rows of all partitions to one file; its row of `WRITTEN`, with partition 0."""
+    """Write rows of all partitions to one file; returns its row of `WRITTEN`, with partition 0."""
     file = _Open(folder, Slot(0, None), rows.schema, 0)
     try:
         file.write(rows)

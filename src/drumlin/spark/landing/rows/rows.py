@@ -43,7 +43,7 @@ class _Typed(NamedTuple):
 class Rows:
     """The rows of a mode. Callable: for `Batch.map`, on record batches with the columns `read`.
 
-    `schema`: that of the rows. A tombstone is a row as well; `live` leaves it out.
+    `schema`: the schema of the rows. A tombstone is a row as well; `live` leaves it out.
     """
 
     mode: Mode

@@ -173,7 +173,7 @@ class Table:
     def _replace(
         self, table: DeltaTable, batch: Batch, position: Position, told: CommitProperties
     ) -> Added:
-        """Replace all rows by those of a log that was read from its start."""
+        """Replace all rows with those of a log that was read from its start."""
         tasks = 1 + sum(position.offsets.values()) // _OFFSETS_IN_TASK
         changes = batch.map(partial(packed, partial(crc_bucket, tasks)), PACKED)
         write = partial(_write_bucket, table.table_uri, self._options, batch.rows.schema)
@@ -275,7 +275,7 @@ class Table:
 def _write_bucket(
     url: str, options: dict[str, str] | None, schema: pa.Schema, changes: pa.Table
 ) -> pa.Table:
-    """In a task: a file with the latest row of each key of a bucket; its row of `WRITTEN`."""
+    """Write a file with the latest row of each key of a bucket; returns its row of `WRITTEN`."""
     rows = unpacked(changes["rows"].to_pylist(), schema).sort_by("key")
     return write_file(_folder(url, options), rows)
 

@@ -69,7 +69,7 @@ def is_open(winner: Winner, known: dict[str, Description]) -> bool:
 
 
 def is_lost(winner: Winner, known: dict[str, Description]) -> bool:
-    """Whether it was aborted, as far as its description tells while the batch is not done."""
+    """Whether it was aborted, judging by its description while the batch is not done."""
     found = known.get(winner.transactional_id)
     if found is None or found.producer_id != winner.producer_id:
         return False  # unknown: the driver finds out, and reports it

@@ -2,7 +2,7 @@
 
     lake/load=00000007/_offsets.json          the commit: position, and which files of which batch
     lake/_aside/<batch>/<file>                the batch's files before that
-    lake/load=00000007/0-…-….parquet          copied by the store, once the commit is there
+    lake/load=00000007/0-…-….parquet          copied by the store after the commit
 
 S3 can create an object only if it does not exist, but cannot rename one. So the commit is the
 creation of `_offsets.json`, which is never overwritten or removed: no load number is used twice,
