@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
@@ -105,11 +105,13 @@ def _machines(options: Options) -> Iterator[tuple[Machine, Machine]]:
 
 
 @contextlib.contextmanager
-def several_brokers(options: Options) -> Iterator[Machine]:
+def several_brokers(
+    options: Options, settings: Mapping[str, str] | None = None
+) -> Iterator[Machine]:
     """`drumlin server --brokers 2`."""
     directory = options.directory / "several"
     directory.mkdir()
-    with contextlib.closing(MachineServer(directory)) as server:
+    with contextlib.closing(MachineServer(directory, settings)) as server:
         server.start_brokers(_BROKERS)
         pids = [each.pid for each in server.workers().values()]
         yield Machine(f"{_BROKERS} brokers", server, pids)

@@ -4,7 +4,7 @@ Loads come through TLS to both brokers; what a gigabyte, a request or a handshak
 in processor time is the figure that a busy machine disturbs least. What OpenSSL alone costs is
 asked of a bare loop; what ACLs cost, of Drumlin alone, with them and without; how long a storm of
 handshakes keeps its loop, of its turns; how long one tenant's flood lets the others wait, of
-brokers of their own, with quotas.
+brokers of their own, with quotas; what the brokers of one machine let a client have, of its quota.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from bench.harness import Comparison, Options
-from bench.security import authorization, flood, floor, handshakes, loads
+from bench.security import authorization, flood, floor, handshakes, loads, machine_quota
 from bench.security.sides import TlsBroker, both_with_tls
 
 _ROUNDS_MAX = 5
@@ -26,6 +26,7 @@ _OF_BOTH: dict[str, Callable[[Sequence[TlsBroker], Options], list[Comparison]]] 
 _APART: dict[str, Callable[[Options], list[Comparison]]] = {
     **authorization.ROWS,
     **flood.ROWS,
+    **machine_quota.ROWS,
     "storm": handshakes.storm,
 }
 

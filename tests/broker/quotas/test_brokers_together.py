@@ -46,12 +46,15 @@ class _Machine:
     """The quotas of its brokers, which tell each other after some time. Time passes at once."""
 
     def __init__(self, lag_ms: int) -> None:
-        self.time, self._lag_ms = _Time(), lag_ms
+        self.time = _Time()
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         config = BrokerConfig.load({"log.dirs": "/nowhere"})
         self.quotas = [ClientQuotas(config, self.time) for _ in range(_BROKERS)]
-        self._untold = [Untold(partial(self._begin, index)) for index in range(_BROKERS)]
+        self._untold = [
+            Untold(partial(self._begin, index, lag_ms), partial(self._begin, index, 2))
+            for index in range(_BROKERS)
+        ]
         for quotas, kept in zip(self.quotas, self._untold, strict=True):
             for quota in (quotas.produced, quotas.fetched, quotas.mutations):
                 quota.limits.put({"user": "bob"}, _BOUND)
@@ -61,8 +64,8 @@ class _Machine:
     def later(self, after_ms: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._due, (self.time.now_ms + after_ms, next(self._numbers), act))
 
-    def _begin(self, teller: int) -> None:
-        self.later(self._lag_ms, partial(self._tell, teller))
+    def _begin(self, teller: int, lag_ms: int) -> None:
+        self.later(lag_ms, partial(self._tell, teller))
 
     def _tell(self, teller: int) -> None:
         for used in self._untold[teller].take(10):
@@ -158,13 +161,14 @@ def test_connections_from_an_address_count_at_all() -> None:
 def test_what_is_told_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(untold, "_KEPT_MAX", 3)
     begun: list[None] = []
-    kept = Untold(lambda: begun.append(None))
+    much: list[None] = []
+    kept = Untold(lambda: begun.append(None), lambda: much.append(None))
     for amount in (1.0, 2.0):
         for name in "abcde":
-            kept.add("producer_byte_rate", (name, Other.NONE), amount, 10.0)
-    assert len(begun) == 1
+            kept.add("producer_byte_rate", (name, Other.NONE), amount, 25.0)
+    assert (len(begun), len(much)) == (1, 3)
     taken = kept.take(2) + kept.take(2)
     assert [(used.owner[0], used.amount) for used in taken] == [("a", 3.0), ("b", 3.0), ("c", 3.0)]
     assert not kept
-    kept.add("producer_byte_rate", ("e", Other.NONE), 1.0, 10.0)
+    kept.add("producer_byte_rate", ("e", Other.NONE), 1.0, 25.0)
     assert len(begun) == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.machine.greeting import USED
@@ -19,8 +20,10 @@ from drumlin.metadata.shared.channel import Channel, encode_notification
 if TYPE_CHECKING:
     from drumlin.broker.machine.workers import Worker
 
-#: The pause between two messages of a broker. What a client uses meanwhile it may use at each.
+#: The time until what was used is told, and the pause between two messages; and if it is much. What
+#: a client uses meanwhile it may use at each broker.
 _PAUSE_S: Final = 0.05
+_SOON_S: Final = 0.002
 #: The most that a message tells, as the receiver counts it in one turn.
 _SUMS_MAX: Final = 500
 #: A broker that leaves more than this unread is told no more until it has read.
@@ -43,16 +46,25 @@ class _Telling:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.untold = Untold(self._begin)
+        self.untold = Untold(partial(self._tell_in, _PAUSE_S), partial(self._tell_in, _SOON_S))
+        self._next: asyncio.TimerHandle | None = None
 
-    def _begin(self) -> None:
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell)
+    def _tell_in(self, pause_s: float) -> None:
+        """Tell after this time, unless it is to be told before."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + pause_s
+        if self._next is not None:
+            if self._next.when() <= due_s:
+                return
+            self._next.cancel()
+        self._next = loop.call_at(due_s, self._tell)
 
     def _tell(self) -> None:
+        self._next = None
         if not self._channel.waiting_bytes:  # else it is told later, with what comes meanwhile
             self._channel.tell(USED, _written(self.untold.take(_SUMS_MAX)))
         if self.untold:
-            self._begin()
+            self._tell_in(_PAUSE_S)
 
 
 def relay(workers: Mapping[int, Worker], teller: int, sums: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, TypeAlias
 from drumlin.broker.quotas.limits import Owner
 from drumlin.broker.quotas.usages import shortened
 
+#: What a limit allows in this time is much, and is to be told soon.
+_MUCH_S: Final = 0.1
 #: Sums beyond so many are not told: they count at this broker alone.
 _KEPT_MAX: Final = 20_000
 
@@ -39,10 +41,11 @@ class Untold:
 
     Args:
         when_any: called when there is something to tell, after there was nothing.
+        when_much: called when a sum is, or becomes, so large that others should know it soon.
     """
 
-    def __init__(self, when_any: Callable[[], None]) -> None:
-        self._when_any = when_any
+    def __init__(self, when_any: Callable[[], None], when_much: Callable[[], None]) -> None:
+        self._when_any, self._when_much = when_any, when_much
         self._sums: dict[tuple[str, Owner], Used] = {}
 
     def __bool__(self) -> bool:
@@ -53,11 +56,14 @@ class Untold:
         sums, place = self._sums, (key, shortened(owner))
         before = sums.get(place)
         if before is not None:
-            sums[place] = Used(*place, before.amount + amount, bound)
-        elif len(sums) < _KEPT_MAX:
-            sums[place] = Used(*place, amount, bound)
-            if len(sums) == 1:
-                self._when_any()
+            amount += before.amount
+        elif len(sums) >= _KEPT_MAX:
+            return
+        sums[place] = Used(*place, amount, bound)
+        if amount >= bound * _MUCH_S:
+            self._when_much()
+        elif len(sums) == 1:
+            self._when_any()
 
     def take(self, most: int) -> list[Used]:
         """Take the first sums, to tell them."""
