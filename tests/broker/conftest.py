@@ -18,7 +18,7 @@ _NUMBERS = itertools.count()
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     directory = tmp_path_factory.mktemp("broker")
     settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}

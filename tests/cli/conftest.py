@@ -54,7 +54,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     settings = KEPT | {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     server = DrumlinServer(tmp_path_factory.mktemp("server"), settings)

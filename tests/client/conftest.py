@@ -46,7 +46,7 @@ def topic(client: Client) -> Iterator[str]:
     client.delete_topic(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     """Drumlin, where groups neither wait for further members nor beat slowly."""
     settings = {

@@ -11,7 +11,7 @@ from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.brokers.old_records import KEPT
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     settings = KEPT | {
         "group.consumer.heartbeat.interval.ms": "200",

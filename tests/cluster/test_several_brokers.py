@@ -64,7 +64,7 @@ def key_of(server: DrumlinServer, key_type: int, node_id: int, name: str) -> str
     return wait_until(found, "all coordinators to be known")[node_id]
 
 
-@pytest.mark.parametrize("coordinator", [1, 2])
+@pytest.mark.parametrize("coordinator", [pytest.param(1, marks=pytest.mark.deep), 2])
 def test_transactions(brokers: list[DrumlinServer], coordinator: int) -> None:
     bootstrap = ",".join(each.address for each in brokers)
     ports = [each.port for each in brokers]

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 VALUES = [str(each) for each in range(2000)]
 
 
-@pytest.mark.parametrize("brokers", [2, 4])
+@pytest.mark.parametrize("brokers", [2, pytest.param(4, marks=pytest.mark.deep)])
 def test_brokers_are_one_cluster(make_server: MakeServer, brokers: int) -> None:
     server = make_server()
     server.start_brokers(brokers)

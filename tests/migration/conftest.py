@@ -23,7 +23,7 @@ __all__ = ["run"]
 MakeTopic = Callable[..., str]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     server = DrumlinServer(tmp_path_factory.mktemp("other"))
     try:
@@ -51,7 +51,7 @@ class MortalServers:
         self.broker.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def all_mortal_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalServers]:
     with running(MortalServers(tmp_path_factory.mktemp("mortal"))) as servers:
         yield servers

@@ -13,7 +13,7 @@ from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.data.compacted_topic import COMPACTED
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def serving_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     settings = {
         "log.cleaner.backoff.ms": "10",

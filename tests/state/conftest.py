@@ -28,20 +28,20 @@ IMPATIENT = {
 QUICK = {"session_timeout_ms": 2_000, "heartbeat_interval_ms": 200}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def state_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     with running_server(tmp_path_factory.mktemp("states"), IMPATIENT) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def impatient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running(ApacheKafka(tmp_path_factory.mktemp("kafka-states"), IMPATIENT)) as kafka:
         yield f"127.0.0.1:{kafka.port}"
 
 
 @pytest.fixture(
-    scope="session",
+    scope="package",
     params=["drumlin", pytest.param("kafka", marks=(pytest.mark.kafka, pytest.mark.deep))],
 )
 def address(request: pytest.FixtureRequest) -> str:
