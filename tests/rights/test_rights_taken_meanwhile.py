@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.handlers import alter_partition_reassignments, create_partitions, elect_leaders
+from drumlin.broker.handlers import (
+    alter_partition_reassignments,
+    create_partitions,
+    create_topics,
+    elect_leaders,
+    metadata,
+)
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.broker.rights.denials import denied
 from rig.data.messages import build
@@ -31,20 +37,30 @@ class _Context:
         return self._left >= 0
 
 
-class _Grower:
-    """The right to let a topic grow is there once."""
+class _Once:
+    """The right on a topic is there once."""
 
-    def __init__(self) -> None:
-        self.broker = SimpleNamespace()
-        self._left = 1
+    version = 7
+
+    def __init__(self, operation: Operation) -> None:
+        config = SimpleNamespace(auto_create_topics_enable=True)
+        image = SimpleNamespace(topics={})
+        self.broker = SimpleNamespace(config=config, metadata=SimpleNamespace(image=image))
+        self._operation, self._left = operation, 1
 
     def mutations(self, _: int) -> None:
         """There are no quotas."""
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
-        assert (operation, kind, name) == (Operation.ALTER, Kind.TOPIC, "t")
+        assert (operation, kind, name) == (self._operation, Kind.TOPIC, "t")
         self._left -= 1
         return self._left >= 0
+
+    def sees_cluster(self, _: Operation) -> bool:
+        return False
+
+    def topic_right(self, _: Operation) -> None:
+        """All topics are seen."""
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         if not self.may(operation, kind, name):
@@ -75,9 +91,36 @@ def test_a_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create_partitions, "plan_partitions", lambda *_: ())
     topic = {"name": "t", "count": 2, "assignments": None}
     request = build("create_partitions", 3, {"topics": [topic], "timeout": 1000})
-    context: Any = _Grower()
+    context: Any = _Once(Operation.ALTER)
     answer = asyncio.run(create_partitions.handle(context, request))
     assert [(each.name, int(each.error_code)) for each in answer.results] == [("t", _DENIED_TOPIC)]
+
+
+def test_a_creation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_topics, "check_partition_total", lambda *_: None)
+    monkeypatch.setattr(create_topics, "plan_topic", lambda *_: ())
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    request = build("create_topics", 7, {"topics": [topic], "timeout": 1000})
+    context: Any = _Once(Operation.CREATE)
+    answer = asyncio.run(create_topics.handle(context, request))
+    assert [(each.name, int(each.error_code)) for each in answer.topics] == [("t", _DENIED_TOPIC)]
+
+
+def test_a_topic_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[str] = []
+
+    async def create(_: object, name: str) -> None:
+        created.append(name)
+
+    async def respond(*_: object) -> None:
+        """The answer may say of a topic that it is not there: it was to be created."""
+
+    monkeypatch.setattr(metadata, "create_automatically", create)
+    monkeypatch.setattr(metadata, "_respond", respond)
+    fields = {"topics": [{"name": "t"}], "allow_auto_topic_creation": True}
+    context: Any = _Once(Operation.CREATE)
+    asyncio.run(metadata.handle(context, build("metadata", 7, fields)))
+    assert created == []
 
 
 def test_a_reassignment() -> None:

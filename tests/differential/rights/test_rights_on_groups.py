@@ -145,7 +145,7 @@ def test_leave_group(person: Person) -> None:
         person.ask(group_id=group, member_id="m", members=[{"member_id": "m"}])
 
 
-@each_right("describe_groups", "GC", [2, 6])
+@each_right("describe_groups", "GC", [2, 5, 6])
 def test_describe_groups(person: Person) -> None:
     for operations in (False, True):
         person.note(f"operations: {operations}")

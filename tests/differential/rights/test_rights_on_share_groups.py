@@ -6,7 +6,15 @@ import uuid
 from typing import Any
 
 from differential.rights.asking import Person, each_right
-from differential.rights.places import MISSING, OTHER, OTHER_MISSING, SHARERS, SHARING, TOPICS
+from differential.rights.places import (
+    KNOWN,
+    MISSING,
+    OTHER,
+    OTHER_MISSING,
+    SHARERS,
+    SHARING,
+    TOPICS,
+)
 
 _MISSING_ID = uuid.UUID(int=7)
 _GROUPS = (*SHARERS, "a-no-group", "no-group")
@@ -106,6 +114,36 @@ def test_delete_share_group_offsets(person: Person) -> None:
     for group in (*SHARERS, "no-group", ""):
         person.note(group)
         person.ask(group_id=group, topics=topics)
+
+
+def _have_group_without_members(person: Person, group: str) -> None:
+    """Whose offsets can be changed."""
+    member = {"group_id": group, "member_id": "one"}
+    for epoch, names in ((0, [MISSING]), (-1, None)):
+        asked = {"member_epoch": epoch, "subscribed_topic_names": names}
+        person.admin.ask("share_group_heartbeat", 1, **member, **asked)
+
+
+@each_right("alter_share_group_offsets", "GT")
+def test_alter_without_members(person: Person) -> None:
+    if person.is_first:
+        _have_group_without_members(person, "a-altered")
+    partitions = [{"partition_index": index, "start_offset": 0} for index in (0, 7)]
+    person.note("a group without members")
+    for name in TOPICS:
+        topic = {"topic_name": name, "partitions": partitions}
+        person.ask(group_id="a-altered", topics=[topic])
+
+
+@each_right("delete_share_group_offsets", "GT")
+def test_delete_without_members(person: Person) -> None:
+    if person.is_first:
+        _have_group_without_members(person, "a-emptied")
+    partition = {"partition_index": 0, "start_offset": 0}
+    known = [{"topic_name": name, "partitions": [partition]} for name in (KNOWN, OTHER)]
+    person.admin.ask("alter_share_group_offsets", 0, group_id="a-emptied", topics=known)
+    topics = [{"topic_name": name} for name in TOPICS]
+    person.ask(group_id="a-emptied", topics=topics)
 
 
 def _state(person: Person, group: str, **partition: Any) -> dict[str, Any]:
