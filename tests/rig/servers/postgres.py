@@ -109,7 +109,7 @@ class Postgres:
         copied: Path | None = None,
     ) -> None:
         self._version = version
-        self._programs = _programs() if version is None else programs_of(version)
+        self.programs = _programs() if version is None else programs_of(version)
         self._user = _user()
         self.settings = {**_SETTINGS, **(settings or {})}
         # Not in pytest's folder, which other users may not enter.
@@ -137,7 +137,7 @@ class Postgres:
 
     def start(self) -> None:
         assert self.process is None, "already running"
-        command = [self._programs / "postgres", "-D", self.data, "-p", str(self.port)]
+        command = [self.programs / "postgres", "-D", self.data, "-p", str(self.port)]
         command += ["-k", self.directory]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
@@ -186,7 +186,7 @@ class Postgres:
         return False
 
     def _run(self, program: str, *arguments: object, folder: Path | None = None) -> None:
-        command = [str((folder or self._programs) / program), *map(str, arguments)]
+        command = [str((folder or self.programs) / program), *map(str, arguments)]
         ended = subprocess.run(
             command, capture_output=True, text=True, cwd=self.directory, check=False, **self._user
         )
