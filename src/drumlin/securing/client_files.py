@@ -48,7 +48,7 @@ class Connection:
         del_pem = self._librdkafkas() | {"ssl.ca.location": str((folder / CA).absolute())}
         del del_pem["ssl.ca.pem"]
         write_private(folder / KCAT, _lines(del_pem))
-        # The last one: where it is, the others are.
+        # Written last: if it exists, the others do.
         write_private(folder / PROPERTIES, encode_properties(self._properties()))
         return [JSON, KCAT, PROPERTIES]
 
@@ -107,10 +107,10 @@ def read_connection(folder: Path) -> Connection | None:
 
 
 def connection_in(path: Path) -> Connection | None:
-    """What a file was written with; None if it is not there, or was changed by others.
+    """The settings in a properties file; None if it is missing, or was edited.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         properties = decode_properties(path.read_bytes())

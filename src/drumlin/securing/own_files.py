@@ -1,7 +1,7 @@
-"""The files by which a user connects, while the user's password changes.
+"""The connection settings of a user in files, while the user's password changes.
 
-They are written beside the present ones before anybody knows the new password, and take their place
-once it counts: at any time the password that counts is in one of both.
+New files are written beside the old ones before the password is changed, and replace them once the
+change has succeeded. So at any time, one of the two has the valid password.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from drumlin.peer.security.secret import Secret
 from drumlin.securing.client_files import Connection, connection_in
 from drumlin.securing.private_files import put_in_place, write_private
 
-#: What the names of files end with that have a password before it counts.
+#: The suffix of files with a new password that is not known to be valid yet.
 NEW: Final = ".new"
 
 
 @dataclass
 class OwnFiles:
-    """What becomes of the files of a user."""
+    """The outcome for each of a user's files; filled while the password is changed."""
 
-    #: Which have the new password.
+    #: Files that now have the new password.
     changed: list[Path] = field(default_factory=list)
-    #: Which have the former one: they cannot be written, are of another address, or log in in a way
-    #: that is not known here.
+    #: Files left unchanged: they cannot be read or written, are for other servers, or were edited
+    #: so that the login in them is not found.
     left: list[Path] = field(default_factory=list)
-    #: Which have the new password while it is not known to count.
+    #: New files, not in place yet, as the new password is not known to be valid.
     beside: list[Path] = field(default_factory=list)
 
 
@@ -37,14 +37,16 @@ class OwnFiles:
 def with_new_password(
     config: Path, user: str, password: Secret, address: str | None = None
 ) -> Iterator[OwnFiles]:
-    """Write the files of a user anew, if what happens meanwhile changes the password.
+    """Update the user's files with the new password, if the block succeeds in changing it.
 
-    After an error the files with the new password stay beside the others, as it is not known which
-    of both counts.
+    After an error the new files stay beside the old ones, as it is not known which of the two
+    passwords is valid.
 
     Args:
-        config: the settings for Java's clients, if it is this user's; other files are beside it.
-        address: of the servers where the password changes; None: of those that the files name.
+        config: the properties file for Java's clients. Nothing is written unless it logs in as
+            this user. The user's other files are in the same folder.
+        address: the address of the servers where the password changes; files for another one are
+            left unchanged. None: accept the address in the files.
     """
     files = OwnFiles()
     known = _of(config)
@@ -69,7 +71,7 @@ def _of(config: Path) -> Connection | None:
 def _prepare(
     config: Path, known: Connection, new: Connection, address: str | None, files: OwnFiles
 ) -> None:
-    """Write the files beside those that log in as they were written to."""
+    """Write a new file beside each file that still has the login with which it was written."""
     logins = new.logins(config)
     for path, login in known.logins(config).items():
         beside = path.with_name(path.name + NEW)

@@ -28,8 +28,8 @@ class Checkpoint(NamedTuple):
     #: The offset and the digest of the last record in the store; -1: unknown.
     last_offset: int = -1
     last_digest: bytes = b""
-    #: The epoch of a leader whose log had everything before `offset` that the store has, at the
-    #: latest; -1: unknown.
+    #: The leader epoch when the store was written, as known before the write; the real one may be
+    #: later. -1: unknown.
     leader_epoch: int = -1
 
 

@@ -25,7 +25,8 @@ T = TypeVar("T")
 #: One encoded answer: bytes and slices of files, one after the other.
 Parts = list[Any]
 
-#: Answers that are cancelled in one turn: a millisecond, as each may be a task that ends.
+#: The number of answers cancelled in one turn. They take about a millisecond, as each may be a
+#: task that has to end.
 _GIVEN_UP_PER_TURN: Final = 32
 
 
@@ -73,7 +74,7 @@ class Later(Generic[T]):
         if encode is not None and not self._is_unwanted:
             try:
                 encoded = encode(self)
-            except Exception as failure:  # noqa: BLE001  it is the connection's to tell
+            except Exception as failure:  # noqa: BLE001  the connection handles it
                 self._answer, self._error = None, failure
             else:
                 if isinstance(encoded, Later):  # encoding runs in a thread
@@ -268,7 +269,7 @@ class _Rest(Coroutine[Any, Any, None]):
             return resume(value)
         except StopIteration as done:
             found = done.value
-        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+        except Exception as error:  # noqa: BLE001  the connection handles it
             later.settle(None, error)
             raise StopIteration from None
         except BaseException:

@@ -1,7 +1,7 @@
-"""What clients use at one broker of the machine, told to the others by way of the process that has
-started them.
+"""The usage of quotas, sent from each broker of a machine to the others.
 
-Owns when that is told, and how much at once.
+The messages go through the process that has started the brokers. Owns when a message is sent, and
+how large it is.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from drumlin.metadata.shared.channel import Channel, encode_notification
 if TYPE_CHECKING:
     from drumlin.broker.machine.workers import Worker
 
-#: The time until what was used is told, and the pause between two messages; and if it is much. What
-#: a client uses meanwhile it may use at each broker.
+#: The delay before usage is sent, and the pause between two messages. Until then, a client may use
+#: the same share at each broker.
 _PAUSE_S: Final = 0.05
+#: The delay if the usage is large.
 _SOON_S: Final = 0.002
-#: The most that a message tells, as the receiver counts it in one turn.
+#: The maximum number of sums in a message, which the receiver counts in one turn.
 _SUMS_MAX: Final = 500
-#: A broker that leaves more than this unread is told no more until it has read.
+#: Nothing is sent to a broker that has left more than this unread.
 _WAITING_BYTES_MAX: Final = 1 << 20
 
 
 def exchange_usages(quotas: ClientQuotas, channel: Channel) -> None:
-    """Tell the other brokers what clients use at this one, and count what they use there."""
+    """Send usage at this broker to the others, and count usage that they send."""
 
     def hear(sums: list[Used]) -> None:
         for each in sums:

@@ -1,4 +1,4 @@
-"""Why a handshake of TLS has failed, in words of ours: nothing of it is what a peer has sent."""
+"""Reasons for failed TLS handshakes, for logs. They contain no bytes that the peer has sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from typing import Final
 
 _CERTIFICATE_HAS_EXPIRED: Final = 10  # of X509_verify
-#: What OpenSSL finds at the beginning of a plain connection.
+#: OpenSSL's errors for a connection that begins without TLS.
 NOT_TLS: Final = (
     "WRONG_VERSION_NUMBER",
     "HTTP_REQUEST",
@@ -22,14 +22,14 @@ _WHY: Final = {
 
 
 class HandshakeTooLong(OSError):
-    """The peer has sent more than any client does, without coming to an end."""
+    """The peer has sent more than any client needs, and the handshake is not complete."""
 
     def __str__(self) -> str:
         return "it is too long"
 
 
 def why_failed(reason: Exception | str) -> str:
-    """What ended a handshake: an error, or words of ours."""
+    """The reason for the end of a handshake: from an error, or a text of ours as it is."""
     if isinstance(reason, str):
         return reason
     if isinstance(reason, HandshakeTooLong):

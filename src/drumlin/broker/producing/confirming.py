@@ -106,7 +106,7 @@ class Confirming:
             return  # the peer has disconnected meanwhile
         try:
             parts = answer(self._failures)
-        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+        except Exception as error:  # noqa: BLE001  the connection handles it
             later.settle(None, error)
         else:
             if isinstance(parts, Later):

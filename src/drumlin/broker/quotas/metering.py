@@ -72,7 +72,7 @@ def metered(
     def settled(answered: LaterParts) -> None:
         try:
             parts = answered.result()
-        except Exception as error:  # noqa: BLE001  it is the connection's to tell
+        except Exception as error:  # noqa: BLE001  the connection handles it
             told.settle(None, error)
         else:
             told.settle(meter.charged(parts))

@@ -1,11 +1,11 @@
-"""What clients have used that the other brokers of the machine do not know yet. Pure.
+"""The usage of quotas at this broker that it has not yet sent to the machine's others. Pure.
 
-The brokers of a machine are one server, so what clients use at one counts at all of them: each
-tells the others the sums of what was used since it last did, by those who share a limit. So no
-limit is divided, and who is at one broker alone has all of it.
+The brokers of a machine are one server, so usage at one broker counts at all of them. Each sends
+the others the sums since its last message, one sum for all clients that share a limit. So no limit
+is divided, and clients that use one broker only have all of it.
 
-Until a sum is told, clients may use at the others what was used up here. Rates make up for that:
-who has used too much waits longer.
+Until a sum is sent, clients may use the same share at other brokers, too. Rates make up for that:
+a client that has used too much waits longer.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Final, NamedTuple, TypeAlias
 from drumlin.broker.quotas.limits import Owner
 from drumlin.broker.quotas.usages import shortened
 
-#: What a limit allows in this time is much, and is to be told soon.
+#: A sum of at least what the limit allows in this time is sent soon.
 _MUCH_S: Final = 0.1
-#: Sums beyond so many are not told: they count at this broker alone.
+#: The maximum number of sums. Usage beyond them counts at this broker only.
 _KEPT_MAX: Final = 20_000
 
-#: Takes what was used: by whom, how much, and their limit.
+#: Called with usage: its owner, the amount, and the owner's limit.
 Tell: TypeAlias = Callable[[Owner, float, float], None]
 
 
 class Used(NamedTuple):
-    """What those who share a limit have used."""
+    """The usage of the clients that share a limit."""
 
-    #: Of the quota.
+    #: The key of the quota.
     key: str
     owner: Owner
     amount: float
@@ -37,11 +37,11 @@ class Used(NamedTuple):
 
 
 class Untold:
-    """Sums of what was used, until they are told.
+    """Sums of usage, until they are sent.
 
     Args:
-        when_any: called when there is something to tell, after there was nothing.
-        when_much: called when a sum is, or becomes, so large that others should know it soon.
+        when_any: called when the first sum is added.
+        when_much: called when a sum is, or becomes, so large that it should be sent soon.
     """
 
     def __init__(self, when_any: Callable[[], None], when_much: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ class Untold:
         return bool(self._sums)
 
     def add(self, key: str, owner: Owner, amount: float, bound: float) -> None:
-        """Note what was used."""
+        """Add usage to its sum."""
         sums, place = self._sums, (key, shortened(owner))
         before = sums.get(place)
         if before is not None:
@@ -66,7 +66,7 @@ class Untold:
             self._when_any()
 
     def take(self, most: int) -> list[Used]:
-        """Take the first sums, to tell them."""
+        """Remove and return the first sums, to send them."""
         taken = [self._sums[each] for each in islice(self._sums, most)]
         for each in taken:
             del self._sums[each.key, each.owner]

@@ -94,7 +94,8 @@ class BinlogChanges:
         self._group: Group | None = None
         self._group_time_s = 0
         self._is_left_out = self._has_sent = False
-        #: The position whose last transaction, which the topics already have, must come first.
+        #: The start. Its last transaction, which the topics already have, must be the first one in
+        #: the stream: this proves that it is the same binlog.
         self._expected = start
         self._is_recognized = start.last is None
         self._gtids = GtidPosition.parse(start.gtids if start.before is None else start.before)
@@ -231,7 +232,7 @@ class BinlogChanges:
         return (schema.lower() if self._has_small_names else schema) in self._schemas
 
     def _note_created(self, effect: Effect) -> None:
-        """Note a table that is empty now, so that the binlog has all of its rows."""
+        """Note a new table. As it is empty now, the binlog will have all of its rows."""
         schema, name = effect.schema or "", effect.table or ""
         if self._has_small_names:
             schema, name = schema.lower(), name.lower()

@@ -304,7 +304,7 @@ class Following:
         return catalog.tables(self._connection, Names(self._options.name).publication)
 
     def _has_new_tables(self, every: list[FoundTable]) -> bool:
-        """Whether tables that are not captured now can be, or not for another reason than told."""
+        """Whether an uncaptured table can now be captured, or cannot for a new reason."""
         known = {each.oid for each in self._definition.tables}
         matching = checks.chosen(every, self._options.tables)
         others = [each for each in matching if each.oid not in known]

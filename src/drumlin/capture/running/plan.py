@@ -137,9 +137,9 @@ def has_changed(
     others: Collection[FoundTable],
     left_out: Mapping[int, str | None],
 ) -> bool:
-    """Whether any of these tables can be added to the capture, or not, as was not known before.
+    """Whether any of these tables can now be added to the capture, or cannot for a new reason.
 
-    `left_out`: the reasons why it was not, by oid; None: no such reason.
+    `left_out`: by oid, the reason why a table was left out; None: for another kind of reason.
     """
     if not others:
         return False

@@ -77,7 +77,7 @@ class StateReader:
             del latest  # the next pass needs the memory
 
     def replay(self, wanted: OffsetRange, memory_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Rows, tombstones among them, whose keys replace those of earlier rows: one reading.
+        """Rows, including tombstones, in a single pass; each replaces earlier rows of its key.
 
         Raises:
             StateNotExact: after the last row, as any may be wrong.

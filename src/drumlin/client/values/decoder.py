@@ -106,7 +106,7 @@ class ValueDecoder:
         return self._format.kind is not None
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
-        """The values of a column of bytes; null for tombstones and for values with a reason.
+        """Decode a column of bytes; null for tombstones and for values that cannot be decoded.
 
         Raises:
             UnknownSchema: the registry does not have a value's schema (with

@@ -65,7 +65,7 @@ class TokenProvider:
                 if task is not None and task.cancelling():
                     raise
                 raise self._failed(error) from None
-            except (Exception, SystemExit) as error:  # noqa: BLE001  it is told
+            except (Exception, SystemExit) as error:  # noqa: BLE001  it is reported below
                 raise self._failed(error) from None
         token = self._token_in(answer)
         self._has_given = True
