@@ -65,11 +65,15 @@ class _Seen(Authority):
             self.on_brokers()
 
 
+def _relay_nothing(node_id: int, sums: Any) -> None:
+    """Nobody in a run has a quota."""
+
+
 class _Started(Worker):
     """Starts processes that are simulated."""
 
     def __init__(self, machine: Machine, node_id: int, count: int, authority: Authority) -> None:
-        super().__init__(node_id, {}, count, "INFO", {}, "", authority, SESSION_S)
+        super().__init__(node_id, {}, count, "INFO", {}, "", authority, SESSION_S, _relay_nothing)
         self._machine = machine
 
     async def _run_once(self) -> int:
