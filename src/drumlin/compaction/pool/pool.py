@@ -352,6 +352,7 @@ class CleanerPool:
 
     def _note_unfinished(self, log: PartitionLog, unfinished: Unfinished) -> None:
         with self._lock:
+            self._uncleanable.pop(log, None)
             self._unfinished[log] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
@@ -377,7 +378,8 @@ class CleanerPool:
         """Request a cleaning of a log, whatever its dirty ratio; True once it was tried. Blocks."""
         before = self._clock.monotonic()
         with self._wake:
-            self._uncleanable.pop(log, None)
+            # An uncleanable log keeps its reason until it was tried: others may have the same
+            # reason, which is logged once.
             self._requested.append(log)
             self._wake.notify_all()
             while log in self._requested or _key(log) in self._in_progress:
