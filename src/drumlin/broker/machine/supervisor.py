@@ -19,15 +19,10 @@ from drumlin.broker.login.machine_secret import new_secret
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.usages import relay
 from drumlin.broker.machine.workers import NotStarted, Worker
+from drumlin.broker.start.announcements import announce_ready, announce_stopping
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import is_empty, move_partitions, note_placed
-from drumlin.broker.start.process_setup import (
-    has_tls,
-    prepare_process,
-    risks,
-    stop_on,
-    unless_stopped,
-)
+from drumlin.broker.start.process_setup import has_tls, prepare_process, stop_on, unless_stopped
 from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
@@ -144,7 +139,7 @@ class _Server:
             if is_ready:
                 self._tell_ready(authority, ready.result())
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            _log.info("stopping")
+            announce_stopping()
         finally:
             stopping.cancel()
             ready.cancel()
@@ -167,9 +162,7 @@ class _Server:
             f"drumlin is ready on {said} ({len(addresses)} brokers, data in "
             f"{', '.join(self._config.log_dirs)}, cluster id {authority.image.cluster_id})"
         )
-        print("\n".join(filter(None, (ready, self._told))), flush=True)  # noqa: T201
-        for risk in risks(self._config):
-            _log.warning("%s", risk)
+        announce_ready(self._config, ready, self._told)
 
     def _renew(self) -> None:
         """Have all brokers read their certificates again."""

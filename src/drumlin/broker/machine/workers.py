@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.machine.greeting import EXIT_FAILED, READY, USED, Greeting, greet
+from drumlin.broker.start.announcements import NOTIFY_SOCKET
 from drumlin.metadata.shared.channel import Channel
 
 if TYPE_CHECKING:
@@ -208,9 +209,10 @@ def _isolation() -> list[str]:
 
 def _environment() -> dict[str, str]:
     """The environment without variables that may have settings, which can be secrets: a broker
-    gets its settings from its greeting.
+    gets its settings from its greeting. The service manager is told by this process alone.
     """
-    return {name: text for name, text in os.environ.items() if not name.startswith(_OF_SETTINGS)}
+    left_out = (*_OF_SETTINGS, NOTIFY_SOCKET)
+    return {name: text for name, text in os.environ.items() if not name.startswith(left_out)}
 
 
 def _ended(node_id: int, code: int) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from drumlin.broker.loop.garbage import GarbageCollection
 from drumlin.broker.loop.loop_watch import LoopWatch
+from drumlin.broker.start.announcements import announce_ready, announce_stopping
 from drumlin.broker.start.broker import Broker
 from drumlin.broker.start.machine_locks import Locks
 from drumlin.broker.start.moves_between_brokers import has_folders, move_partitions
@@ -22,7 +23,6 @@ from drumlin.broker.start.process_setup import (
     SIGNALS,
     has_tls,
     prepare_process,
-    risks,
     stop_on,
     unless_stopped,
 )
@@ -106,7 +106,7 @@ async def _serve(
     await stop.wait()
     watch.end()
     looking.cancel()
-    _log.info("stopping")
+    announce_stopping()
     await broker.stop()
     _log.info("stopped cleanly")
 
@@ -117,9 +117,7 @@ def _tell_ready(config: BrokerConfig, broker: Broker, told: str) -> None:
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
         f"cluster id {broker.metadata.image.cluster_id})"
     )
-    print("\n".join(filter(None, (ready, told))), flush=True)  # noqa: T201
-    for risk in risks(config):
-        _log.warning("%s", risk)
+    announce_ready(config, ready, told)
 
 
 def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
