@@ -2,7 +2,7 @@
 
     drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: read-only
     the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
-                                  POST /clock/trust
+                                  POST /clock/trust, POST /backup/begin and /backup/end
 
 Values that come from files are gathered in a thread.
 """
@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from drumlin.broker.hosting.log_cleaner import Cleaning
 from drumlin.broker.hosting.replicas import Replicas
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
+from drumlin.broker.http.backup import Backup
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.loop.measures import Measure, Metrics
@@ -59,6 +60,7 @@ class Endpoints:
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
+        self._backup = Backup(broker)
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
             "/compaction": {"GET": self._compaction},
@@ -68,6 +70,8 @@ class Endpoints:
             "/clock/trust": {"POST": self._trust_clock},
             "/compaction/run": {"POST": self._run},
             "/compaction/simulate": {"GET": self._simulate},
+            "/backup/begin": {"POST": self._backup.begin},
+            "/backup/end": {"POST": self._backup.end},
         }
         self._servers: list[HttpServer] = []
         self._admin_directory: Path | None = None

@@ -61,6 +61,7 @@ class Operator:
             "/clock/trust": {"POST": self._act},
             "/compaction/run": {"POST": self._act},
             "/compaction/simulate": {"GET": self._act},
+            "/backup/begin": {"POST": _refuse_backup},
         }
         for sock, listener in bind_metrics(self._config).items():
             server = HttpServer(looking)
@@ -135,6 +136,12 @@ class Operator:
             node_id: (status, json.loads(text))
             for node_id, (status, text) in zip(channels, said, strict=True)
         }
+
+
+async def _refuse_backup(_: Request) -> Response:
+    """Refuse: the moments of several brokers differ, so that a transaction could be torn."""
+    message = "no backup: a server of several brokers is to be stopped, and its log.dirs copied"
+    raise HttpError(HTTPStatus.CONFLICT, message)
 
 
 def _channel(worker: Worker) -> Channel:

@@ -17,6 +17,7 @@ from drumlin.config.listeners import Listener
 from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata import opening
 from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
+from drumlin.storage.all_logs.held_files import release_left
 from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.wire.error_codes import KafkaError
 
@@ -156,7 +157,7 @@ def open_logs(
         return log_config(image.topic_configs(topic), config.topic_defaults())
 
     try:
-        return LogDirectories(
+        logs = LogDirectories(
             [Path(path) for path in config.log_dirs],
             node_id=config.node_id,
             cluster_id=image.cluster_id,
@@ -169,3 +170,5 @@ def open_logs(
         ).open()
     except (UnusableLogDirectory, KafkaError) as error:
         raise StartFailed(str(error)) from error
+    release_left(logs.directories)
+    return logs

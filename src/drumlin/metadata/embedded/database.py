@@ -82,6 +82,25 @@ class UnreadableMetadata(Exception):
     """The file is not a metadata database of Drumlin, or comes from a later version."""
 
 
+def names_of_files() -> tuple[str, ...]:
+    """The names of all files of a database in WAL mode."""
+    return (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm")
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a database as it is now; others may use it meanwhile. Blocks.
+
+    Raises:
+        sqlite3.Error: the database can't be read, or the copy can't be written.
+    """
+    with (
+        contextlib.closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as original,
+        contextlib.closing(sqlite3.connect(target)) as copy,
+    ):
+        original.backup(copy)
+        target.chmod(0o600)
+
+
 def is_begun(path: Path) -> bool:
     """Whether the file exists and names its cluster; the first start may have crashed before it
     wrote the name.

@@ -28,6 +28,16 @@ KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
 EXACT_STATES: Final = "exact-states-checkpoint"
 #: Drumlin's own. Only its list of partitions matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"
+ALL: Final = (
+    RECOVERY_POINT,
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    CLEANER_OFFSET,
+    DELETE_HORIZON,
+    KEPT_DELETIONS,
+    EXACT_STATES,
+    UNCLEAN,
+)
 _VERSION: Final = 0
 
 PartitionOffsets = Mapping[tuple[str, int], int]

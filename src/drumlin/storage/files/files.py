@@ -172,6 +172,16 @@ class Files:
     def fsync(self, descriptor: int) -> None:
         os.fsync(descriptor)
 
+    def link_open(self, descriptor: int, target: str) -> None:
+        """Give an open file another name. FileNotFoundError if it has none any more."""
+        # With a descriptor, which an absolute path does not use, Python makes the call that can
+        # follow links.
+        os.link(f"/proc/self/fd/{descriptor}", target, src_dir_fd=descriptor, follow_symlinks=True)
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file another name, on the same device."""
+        os.link(source, target, follow_symlinks=False)
+
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 

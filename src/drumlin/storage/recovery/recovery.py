@@ -211,8 +211,9 @@ def _open_segments(
             segment.transaction_index.know(())
         indexes = (segment.offset_index, segment.time_index)
         if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
-            _logger.warning("%s: an index is missing and is rebuilt", segment.log_file.path)
             unindexed.append(segment)
+            if base_offset < request.recovery_point:  # what is recovered is indexed anew anyway
+                _logger.warning("%s: an index is missing and is rebuilt", segment.log_file.path)
         segments.append(segment)
     if not segments:
         base_offset = request.log_start_offset
