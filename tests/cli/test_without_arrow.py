@@ -47,7 +47,10 @@ class Place(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        return self.environment.variables | {"DRUMLIN_BOOTSTRAP": self.address}
+        return self.environment.variables | {
+            "DRUMLIN_BOOTSTRAP": self.address,
+            "XDG_CONFIG_HOME": str(self.folder),
+        }
 
     def run(self, program: str, said_to_it: str = "") -> str:
         """What the program prints."""
@@ -128,6 +131,11 @@ GOING_WITHOUT = (
     "users list",
     "users remove alice --yes",
     "dump-log data/plain-0",
+    "context add here --bootstrap 127.0.0.1:1 --use",
+    "context list",
+    "context show",
+    "context use --none",
+    "context remove here --yes",
     "completion bash",
     "version",
     "topics delete plain --yes",

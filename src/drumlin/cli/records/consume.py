@@ -41,7 +41,7 @@ _CHECK_EVERY_MS: Final = 1_000
 EXAMPLES: Final = examples(
     "drumlin consume flights -n 10",
     "drumlin consume flights --follow --format '{time} {key}: {value}'",
-    "drumlin consume flights --from 2h --json | jq .value",
+    "drumlin consume flights --from -2h --json | jq .value",
     "drumlin consume flights --from -100 --partition 0",
     "drumlin consume flights -o flights.parquet",
     "drumlin consume flights --group audit --follow",
