@@ -70,6 +70,8 @@ TopicConfigs = Annotated[
         is_eager=True,
     ),
 ]
+#: The prefix of a schema registry's properties.
+REGISTRY: Final = "schema.registry."
 _NUMBERS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -103,7 +105,8 @@ def settings_of(path: Path | None) -> dict[str, Any]:
     if "client.id" in properties:
         settings["client_id"] = properties["client.id"]
     others = properties.keys() - _NUMBERS.keys() - {"client.id", BOOTSTRAP}
-    without_effect = sorted(each for each in others if not each.startswith(PREFIXES))
+    with_effect = (*PREFIXES, REGISTRY)
+    without_effect = sorted(each for each in others if not each.startswith(with_effect))
     if without_effect:
         output.note(f"drumlin: {path}: without effect here: {', '.join(without_effect)}")
     return settings
