@@ -47,7 +47,10 @@ class Place(NamedTuple):
 
     @property
     def variables(self) -> dict[str, str]:
-        return self.environment.variables | {"DRUMLIN_BOOTSTRAP": self.address}
+        return self.environment.variables | {
+            "DRUMLIN_BOOTSTRAP": self.address,
+            "XDG_CONFIG_HOME": str(self.folder),
+        }
 
     def run(self, program: str, said_to_it: str = "") -> str:
         """What the program prints."""
@@ -101,6 +104,7 @@ GOING_WITHOUT = (
     "consume clicks --json --count 1",
     "consume plain --committed --from -2",
     "consume clicks --group g",
+    "consume clicks --group h --where key=k1 --format {topic}{value} --count 2",
     "groups list",
     "groups describe g",
     "groups export g --file offsets.csv",
@@ -131,6 +135,11 @@ GOING_WITHOUT = (
     "users list",
     "users remove alice --yes",
     "dump-log data/plain-0",
+    "context add here --bootstrap 127.0.0.1:1 --use",
+    "context list",
+    "context show",
+    "context use --none",
+    "context remove here --yes",
     "completion bash",
     "version",
     "topics delete plain --yes",
@@ -172,6 +181,7 @@ NEEDING_ARROW = (
     "restore --topic clicks --to new",
     "consume clicks --output clicks.parquet",
     "consume clicks --group g --join",
+    "consume clicks --registry http://127.0.0.1:1",
     "produce clicks rows.parquet",
     "materialize clicks --to sqlite:///clicks.db --group m",
     "materialize clicks --to sqlite:///clicks.db --group m --status",

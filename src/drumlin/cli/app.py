@@ -68,6 +68,7 @@ app: Final = LazyGroup(
         "compaction": _at("topics.compaction", "app", "Show, force or simulate log cleaning."),
         "backup": _at("backups.backup", "app", "Back up a running server's data, and restore it."),
         "clock": _at("clock", "app", "Show a broker's clock, or mark it as right."),
+        "context": _at("contexts", "app", "Name clusters, and choose one."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
         "completion": _at("completion_script", "completion_command", "Print shell completion."),
         "version": _at("version", "version_command", "Print the version."),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import click
-
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.reach.completion import complete_group
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Group, Option
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
-from drumlin.cli.terminal.places import parse_place
+from drumlin.cli.terminal.places import TIMES, parse_time
 from drumlin.cli.terminal.points import AllowInexact
 from drumlin.cli.terminal.record_text import show_lines
 
@@ -22,19 +21,19 @@ app = Group(help="Look into the keyed states of drumlin.state.")
 @app.add(
     epilog=examples(
         "drumlin state dump counts counts",
-        "drumlin state dump counts counts --at 2h",
+        "drumlin state dump counts counts --at -2h",
         "drumlin state dump counts counts | jq -r 'select(.key == \"ACME\") | .value'",
     )
 )
 def dump(
-    group: Annotated[str, Argument("GROUP", help="The consumer group.")],
+    group: Annotated[str, Argument("GROUP", help="The consumer group.", complete=complete_group)],
     state: Annotated[str, Argument("STATE", help="The name of the state.")],
     at: Annotated[
         str | None,
         Option(
             "--at",
-            help="The state as it was at a time, as 2013-07-04T12:00 (local time unless it names a "
-            "zone), as 15m, 2h, 3d (ago) or as @MILLISECONDS. Now by default.",
+            metavar="TIME",
+            help=f"The state as it was at {TIMES}. Now by default.",
         ),
     ] = None,
     allow_inexact: AllowInexact = False,
@@ -49,9 +48,7 @@ def dump(
     from drumlin.client.client import connect
     from drumlin.state.changelog import Changelog
 
-    time = None if at is None else parse_place(at).time
-    if at is not None and time is None:
-        raise click.BadParameter(f"--at {at!r}: expected a time")
+    time = None if at is None else parse_time(at)
     with connect(bootstrap, **settings_of(command_config)) as client:
         for each in Changelog(client, group, state).read(at=time, allow_inexact=allow_inexact):
             if each.positions:

@@ -161,6 +161,7 @@ def test_what_cannot_be_reset(run: Run, address: str, topic: str, group: str) ->
     assert "has no partition 7" in complaint(f"{topic}:7", "--to", "earliest")
     assert "write shift:-7" in complaint(topic, "--to", "-7")
     assert "does not name a place in a log" in complaint(topic, "--to", "somewhere")
+    assert "does not name a place in a log" in complaint(topic, "--to", "+10m")
     assert "either --to or --from-file" in complaint(topic)
     assert "unknown topic" in complaint("nowhere", "--to", "latest")
     assert "is not TOPIC or TOPIC:0,1" in complaint(f"{topic}:x", "--to", "latest")

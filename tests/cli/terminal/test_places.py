@@ -28,7 +28,9 @@ def test_a_place(text: str, place: Place) -> None:
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize(("text", "alike"), [("1m", "60s"), ("1h", "60m"), ("1d", "24h")])
+@pytest.mark.parametrize(
+    ("text", "alike"), [("1m", "60s"), ("1h", "60m"), ("1d", "24h"), ("-10m", "10m")]
+)
 def test_a_while_ago(text: str, alike: str) -> None:
     one, other = parse_place(text).time, parse_place(alike).time
     assert one is not None

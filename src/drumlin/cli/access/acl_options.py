@@ -17,6 +17,7 @@ from drumlin.broker.rights.acls import (
     Target,
 )
 from drumlin.cli.access.acl_words import word
+from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.terminal.commands import Option
 from drumlin.cli.terminal.output import Failure
 
@@ -35,10 +36,12 @@ Operations = Annotated[
     Option("--operation", "-o", metavar="WORD", help="all, read, write, create, …; repeatable."),
 ]
 Topics = Annotated[
-    list[str] | None, Option("--topic", "-t", metavar="NAME", help="A topic; repeatable.")
+    list[str] | None,
+    Option("--topic", "-t", metavar="NAME", help="A topic; repeatable.", complete=complete_topic),
 ]
 Groups = Annotated[
-    list[str] | None, Option("--group", "-g", metavar="NAME", help="A group; repeatable.")
+    list[str] | None,
+    Option("--group", "-g", metavar="NAME", help="A group; repeatable.", complete=complete_group),
 ]
 TransactionalIds = Annotated[
     list[str] | None, Option("--transactional-id", metavar="ID", help="Repeatable.")

@@ -30,7 +30,7 @@ from drumlin.cli.terminal.options import (
     confirm,
     examples,
 )
-from drumlin.cli.terminal.places import parse_place
+from drumlin.cli.terminal.places import TIMES, parse_place
 from drumlin.client.admin import admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
@@ -48,11 +48,11 @@ EXAMPLES: Final = examples(
 )
 _TARGET_HELP: Final = (
     "earliest, latest, current (what is committed, within the log), an offset (4711 or "
-    "offset:4711), shift:-100 or shift:+100 from what is committed, or a time: "
-    "2013-07-04T12:00 (local time unless it names a zone), 15m, 2h, 3d (ago), @MILLISECONDS."
+    f"offset:4711), shift:-100 or shift:+100 from what is committed, or {TIMES}."
 )
 _COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "state", "remark")
 _SHIFT: Final = re.compile(r"shift:([+-]?\d{1,19})")
+_BARE_SHIFT: Final = re.compile(r"[+-]\d*")
 _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
 
 
@@ -78,7 +78,7 @@ def parse_target(text: str) -> Target:
         return Target("shift", int(shift[1]))
     if offset:
         return Target("offset", int(offset[1]))
-    if text[:1] in ("-", "+"):
+    if _BARE_SHIFT.fullmatch(text):
         raise click.BadParameter(f"write shift:{text} to move by {text} from what is committed")
     place = parse_place(text.removeprefix("time:"))
     if place.name is not None:

@@ -9,7 +9,7 @@ from drumlin.cli.groups import group_mirror, group_reset, group_transfer
 from drumlin.cli.reach import group_offsets
 from drumlin.cli.reach.cluster import Cluster, connect
 from drumlin.cli.reach.command_config import CommandConfig
-from drumlin.cli.reach.completion import complete_group
+from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Group, Option
 from drumlin.cli.terminal.names import check_known, chosen, is_pattern, missing
@@ -205,7 +205,9 @@ def delete(
 )
 def delete_offsets(
     group: GroupId,
-    topic: Annotated[str, Argument("TOPIC", help="The topic whose offsets to delete.")],
+    topic: Annotated[
+        str, Argument("TOPIC", help="The topic whose offsets to delete.", complete=complete_topic)
+    ],
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,

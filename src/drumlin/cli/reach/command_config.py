@@ -17,10 +17,10 @@ from click.core import ParameterSource
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.before_command import NAMED_BEFORE
 from drumlin.cli.terminal.commands import Option
+from drumlin.cli.terminal.contexts import BOOTSTRAP
 from drumlin.cli.terminal.options import FOUND_BOOTSTRAP
 
 ENVIRONMENT: Final = "DRUMLIN_COMMAND_CONFIG"
-_BOOTSTRAP: Final = "bootstrap.servers"
 
 
 def _choose(context: click.Context, path: Path | None) -> Path | None:
@@ -31,7 +31,7 @@ def _choose(context: click.Context, path: Path | None) -> Path | None:
         path, is_asked_for = before, True
     if path is not None:
         with contextlib.suppress(output.Failure):  # reported when the rest is read
-            context.meta[FOUND_BOOTSTRAP] = _properties(path).get(_BOOTSTRAP), is_asked_for
+            context.meta[FOUND_BOOTSTRAP] = properties_of(path).get(BOOTSTRAP), is_asked_for
     return path
 
 
@@ -70,6 +70,8 @@ TopicConfigs = Annotated[
         is_eager=True,
     ),
 ]
+#: The prefix of a schema registry's properties.
+REGISTRY: Final = "schema.registry."
 _NUMBERS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -90,7 +92,7 @@ def settings_of(path: Path | None) -> dict[str, Any]:
 
     if path is None:
         return {}
-    properties = _properties(path)
+    properties = properties_of(path)
     try:
         settings: dict[str, Any] = {"security": Security.of(properties)}
         for name, keyword in _NUMBERS.items():
@@ -102,15 +104,21 @@ def settings_of(path: Path | None) -> dict[str, Any]:
         raise output.Failure(f"{path}: {error}") from None
     if "client.id" in properties:
         settings["client_id"] = properties["client.id"]
-    others = properties.keys() - _NUMBERS.keys() - {"client.id", _BOOTSTRAP}
-    without_effect = sorted(each for each in others if not each.startswith(PREFIXES))
+    others = properties.keys() - _NUMBERS.keys() - {"client.id", BOOTSTRAP}
+    with_effect = (*PREFIXES, REGISTRY)
+    without_effect = sorted(each for each in others if not each.startswith(with_effect))
     if without_effect:
         output.note(f"drumlin: {path}: without effect here: {', '.join(without_effect)}")
     return settings
 
 
 @functools.cache
-def _properties(path: Path) -> dict[str, str]:
+def properties_of(path: Path) -> dict[str, str]:
+    """The properties in a file.
+
+    Raises:
+        output.Failure: the file does not exist, or is invalid.
+    """
     from drumlin.config.properties import decode_properties
 
     try:

@@ -132,6 +132,11 @@ class _Asked(NamedTuple):
         }
 
 
+def _choose_bootstrap(context: click.Context, value: str | None) -> str | None:
+    """The addresses; a file of --properties names its own cluster, not the current context."""
+    return value if context.params.get("properties") else choose_bootstrap(context, value)
+
+
 def land(
     topics: Annotated[
         list[str] | None,
@@ -239,7 +244,7 @@ def land(
             envvar="DRUMLIN_BOOTSTRAP",
             metavar="HOST:PORT[,…]",
             help="Brokers to find the cluster by.",
-            choose=choose_bootstrap,
+            choose=_choose_bootstrap,
         ),
     ] = None,
     command_config: CommandConfig = None,

@@ -24,7 +24,7 @@ from drumlin.cli.terminal.options import (
     examples,
     parse_assignments,
 )
-from drumlin.cli.terminal.places import parse_place
+from drumlin.cli.terminal.places import TIMES, parse_time
 from drumlin.cli.terminal.record_text import parse_json_line
 from drumlin.client.errors import ClientError
 from drumlin.wire.error_codes import ErrorCode
@@ -132,7 +132,7 @@ def produce(
         Option(
             "--timestamp",
             metavar="TIME",
-            help="The timestamp of all lines: 2013-07-04T12:00, @MS, 2h.",
+            help=f"The timestamp of all lines: {TIMES}.",
         ),
     ] = None,
     json_lines: Annotated[
@@ -222,10 +222,7 @@ def _target(client: Client, transactional_id: str | None) -> Iterator[Client | T
 
 
 def _timestamp_ms(text: str) -> int:
-    moment = parse_place(text).time
-    if moment is None:
-        raise click.BadParameter(f"{text!r} is not a time")
-    return round(moment.timestamp() * 1000)
+    return round(parse_time(text).timestamp() * 1000)
 
 
 def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:

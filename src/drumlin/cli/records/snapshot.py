@@ -19,7 +19,7 @@ from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.names import existing_partitions
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.terminal.points import HELP, AllowInexact, parse_point
-from drumlin.cli.terminal.record_text import FIELDS, Formatter, json_lines, show_lines
+from drumlin.cli.terminal.record_text import FIELDS, Formatter, json_lines, rows_of, show_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,10 +117,10 @@ def snapshot(
             records = _write(client, topic, to_file, names, _DECODINGS[decode], options)
             output.show_file(to_file, records, as_json)
             return
-        lines = json_lines if as_json else formatter.lines
         headers = as_json or formatter.uses_headers
         for batch in client.snapshot_batches(topic, headers=headers, **options):
-            show_lines(lines(topic, batch))
+            rows = rows_of(topic, batch)
+            show_lines(json_lines(rows) if as_json else formatter.lines(rows))
 
 
 def _write(

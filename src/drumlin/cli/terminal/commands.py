@@ -27,13 +27,17 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-Complete = Callable[[str], list[str]]
+Complete = Callable[[click.Context, str], list[str]]
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A positional argument. `complete` returns values that begin with a text, for the shell."""
+    """A positional argument.
+
+    `complete` returns values that begin with a text, for the shell; the words before it are in
+    click's context.
+    """
 
     metavar: str | None = None
     help: str = ""
@@ -185,10 +189,10 @@ def _completion(complete: Complete | None) -> Callable[..., list[CompletionItem]
     if complete is None:
         return None
 
-    def items(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def items(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(each) for each in complete(incomplete)]
+        return [CompletionItem(each) for each in complete(context, incomplete)]
 
     return items
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,29 @@ def chosen(kind: str, requested: Sequence[str], existing: Collection[str]) -> li
                 found = [name for name in found if not name.startswith("__")]
         if not found:
             raise output.Failure(missing(kind, each, existing))
+        names |= dict.fromkeys(found)
+    return list(names)
+
+
+def matching(expressions: Sequence[str], existing: Collection[str]) -> list[str]:
+    """The topics whose whole names match a regular expression; as for patterns, internal ones only
+    where an expression begins as their names do.
+
+    Raises:
+        click.BadParameter: a text is not a regular expression.
+        output.Failure: nothing matches one of them.
+    """
+    names: dict[str, None] = {}
+    for each in expressions:
+        try:
+            expression = re.compile(each)
+        except re.error as error:
+            raise click.BadParameter(f"{each!r} is no regular expression: {error}") from None
+        is_internal = each.removeprefix("^").startswith("__")
+        found = [name for name in sorted(existing) if expression.fullmatch(name)]
+        found = [name for name in found if is_internal or not name.startswith("__")]
+        if not found:
+            raise output.Failure(f"no topic matches {each!r}")
         names |= dict.fromkeys(found)
     return list(names)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import click
 from click.core import ParameterSource
 
-from drumlin.cli.terminal import output
+from drumlin.cli.terminal import contexts, output
 from drumlin.cli.terminal.commands import Option
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
@@ -21,9 +21,18 @@ FOUND_BOOTSTRAP: Final = "drumlin.bootstrap"
 
 
 def choose_bootstrap(context: click.Context, value: str | None) -> str | None:
-    """The addresses: the command line's come first, its file's next."""
+    """The addresses: the command line's come first, its file's next; last the current context's.
+
+    With the current context's addresses come its other properties. They are never combined with
+    other addresses: a login is for one cluster.
+    """
     found, is_asked_for = context.meta.get(FOUND_BOOTSTRAP, (None, False))
     source = context.get_parameter_source("bootstrap")
+    if source is ParameterSource.DEFAULT and context.params.get("command_config") is None:
+        name = contexts.current()
+        if name is not None:
+            context.params["command_config"] = contexts.existing(name)
+            return contexts.bootstrap_of(name)
     if found is None or source is ParameterSource.COMMANDLINE:
         return value
     return value if source is ParameterSource.ENVIRONMENT and not is_asked_for else found

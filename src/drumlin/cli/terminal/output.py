@@ -192,6 +192,24 @@ def human_timestamp(timestamp_ms: int, timespec: str = "milliseconds") -> str:
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
+def is_coloured() -> bool:
+    """Whether to colour results: on a terminal, unless NO_COLOR says otherwise."""
+    is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_wanted and sys.stdout.isatty()
+
+
+def coloured(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of JSON in the colours of a terminal."""
+    from rich.console import Console
+    from rich.highlighter import JSONHighlighter
+
+    console, highlight = Console(force_terminal=True, width=1 << 20), JSONHighlighter()
+    for line in lines:
+        with console.capture() as captured:
+            console.print(highlight(line), soft_wrap=True, end="")
+        yield captured.get()
+
+
 def note(message: str) -> None:
     """Print a note on standard error, separate from the results."""
     print(message, file=sys.stderr)

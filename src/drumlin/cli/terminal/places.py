@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from drumlin.client.client import Client
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_AGO: Final = re.compile(r"([0-9]{1,19})([smhd])")
+_AGO: Final = re.compile(r"-?([0-9]{1,19})([smhd])")
 _OFFSET: Final = re.compile(r"[0-9]{1,19}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-HELP: Final = (
-    "beginning, end, an offset, -N (N before the end), a time as 2013-07-04T12:00 "
-    "(local time unless it names a zone), as 15m, 2h, 3d (ago), or as @MILLISECONDS."
+#: The one way of saying a time, in every command.
+TIMES: Final = (
+    "a time as 2013-07-04T12:00 (local time unless it names a zone), as -15m, -2h, -3d (ago), "
+    "or as @MILLISECONDS"
 )
+HELP: Final = f"beginning, end, an offset, -N (N before the end), or {TIMES}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,18 @@ def parse_place(text: str) -> Place:
         raise click.BadParameter(
             f"{text!r} does not name a place in a log, which is {HELP}"
         ) from None
+
+
+def parse_time(text: str) -> datetime:
+    """Parse a time as a user types it.
+
+    Raises:
+        click.BadParameter: the text is not a time.
+    """
+    try:
+        return _parse_time(text)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is not {TIMES}") from None
 
 
 def parse_offset(text: str) -> int | None:

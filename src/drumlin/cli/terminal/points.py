@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from drumlin.cli.terminal.commands import Option
-from drumlin.cli.terminal.places import END, Place, parse_place
+from drumlin.cli.terminal.places import END, TIMES, Place, parse_place
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _BY_PARTITION: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")
 
 HELP: Final = (
-    "end, a time as 2013-07-04T12:00 (local time unless it names a zone), as 15m, 2h, 3d (ago) or "
-    "as @MILLISECONDS, whose records count too; or what to read up to, not including it: "
+    f"end; {TIMES}, whose records count too; or what to read up to, not including it: "
     "PARTITION:OFFSET[,…], an offset for all partitions, or -N (N before the end)."
 )
 

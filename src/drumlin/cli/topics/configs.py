@@ -11,6 +11,7 @@ import click
 
 from drumlin.cli.reach.cluster import Cluster, check, connect
 from drumlin.cli.reach.command_config import CommandConfig
+from drumlin.cli.reach.completion import complete_group, complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Group, Option
 from drumlin.cli.terminal.options import (
@@ -59,12 +60,21 @@ _RESOURCE_TYPES: Final = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.BROKER_LOGGER: 8, 
 app = Group(help="Show and change configurations.")
 
 KindArgument = Annotated[Kind, Argument(help="What is configured.")]
+
+
+def _complete_name(context: click.Context, incomplete: str) -> list[str]:
+    complete = {Kind.TOPIC: complete_topic, Kind.GROUP: complete_group}
+    of_kind = complete.get(Kind(context.params["kind"]))
+    return of_kind(context, incomplete) if of_kind else []
+
+
 Name = Annotated[
     str,
     Argument(
         "NAME",
         help="Its name; for a broker and its loggers the broker's id, or 'default' for all "
         "brokers of the cluster.",
+        complete=_complete_name,
     ),
 ]
 

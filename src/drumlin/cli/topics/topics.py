@@ -354,7 +354,7 @@ def delete(
     "offsets",
     epilog=examples(
         "drumlin topics offsets flights",
-        "drumlin topics offsets flights --at 2h",
+        "drumlin topics offsets flights --at -2h",
         "drumlin topics offsets flights --at max-timestamp --json",
     ),
 )

@@ -1,0 +1,69 @@
+"""What `drumlin consume` shows of records: which of them, and their text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.record_filters import Condition
+from drumlin.cli.terminal.record_text import Formatter, json_lines, rows_of, show_bytes, show_lines
+
+if TYPE_CHECKING:
+    from drumlin.cli.records.registry_values import RegistryValues
+    from drumlin.cli.terminal.record_text import Records, Row
+
+OF_FILE: Final = frozenset({"timestamp", "timestamp_type", "key", "value"})
+_OF_JSON: Final = frozenset({"timestamp", "key", "value", "headers"})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How records are shown, and which."""
+
+    formatter: Formatter
+    as_json: bool
+    conditions: tuple[Condition, ...]
+    values: RegistryValues | None
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of records that are needed."""
+        return self.filtered | (_OF_JSON if self.as_json else frozenset(self.formatter.columns))
+
+    @property
+    def filtered(self) -> frozenset[str]:
+        """The fields that the conditions need."""
+        fields = {each.field for each in self.conditions}
+        return frozenset("headers" if each == "header" else each for each in fields)
+
+    def choose(self, topic: str, batch: Records) -> list[int] | None:
+        """The indexes of the records to show; None: all."""
+        if not self.conditions:
+            return None
+        rows = list(rows_of(topic, batch))
+        if self.values is not None:
+            self.values.decode(rows)
+        conditions = self.conditions
+        return [at for at, row in enumerate(rows) if all(each.is_true(row) for each in conditions)]
+
+    def show(self, topic: str, batch: Records) -> None:
+        """Print records."""
+        is_plain = self.formatter.is_plain and not self.as_json and self.values is None
+        if is_plain and not isinstance(batch, list):
+            for text in self.formatter.texts_of(topic, batch):
+                show_bytes(text)
+            return
+        rows: list[Row] = list(rows_of(topic, batch))
+        if self.values is not None:
+            self.values.note(rows, self.values.decode(rows))
+        if self.as_json and self.formatter.is_coloured:
+            show_lines(output.coloured(json_lines(rows)))
+        else:
+            show_lines(json_lines(rows) if self.as_json else self.formatter.lines(rows))
+
+    def report(self) -> None:
+        """Say on standard error what was not shown as asked for."""
+        if self.values is not None and self.values.undecoded:
+            count = output.counted(self.values.undecoded, "value")
+            output.note(f"drumlin: {count} not decoded but shown as is; {self.values.first_reason}")

@@ -1,0 +1,140 @@
+"""`drumlin consume`: several topics, filters, a group's position, values of a registry, colour."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fastavro
+import pyarrow.parquet
+import pytest
+
+import drumlin
+from cli.conftest import Run
+from drumlin.client.values.framing import header
+from rig.brokers.drumlin_server import DrumlinServer
+from rig.servers.schema_registry import RegistryRig, running_registry
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "long"}]}
+PROTO = 'syntax = "proto3"; message A { int32 x = 1; } message B { string y = 1; }'
+
+
+@pytest.fixture
+def prefix(cluster: DrumlinServer, run: Run) -> Iterator[str]:
+    """The beginning of the names of two topics of one partition, with three records each."""
+    name = f"consumed-{uuid.uuid4().hex[:8]}"
+    assert run("topics", "create", f"{name}-a", f"{name}-b", "-p", "1").code == 0
+    with drumlin.connect(cluster.address) as client:
+        for topic in "ab":
+            with client.writer(f"{name}-{topic}") as writer:
+                for number in range(3):
+                    value, headers = json.dumps({"n": number}), [("h", str(number))]
+                    writer.send(value, key=f"{topic}{number}", headers=headers)
+    yield name
+    run("topics", "delete", f"{name}-*", "--yes")
+
+
+def test_several_topics(prefix: str, run: Run, tmp_path: Path) -> None:
+    both = [f"{prefix}-{topic}\t{topic}{number}" for topic in "ab" for number in range(3)]
+    form = ("--format", r"{topic}\t{key}")
+    assert run("consume", f"{prefix}-a", f"{prefix}-b", *form).out.splitlines() == both
+    assert run("consume", f"{prefix}-*", *form).out.splitlines() == both
+    assert run("consume", "--regex", f"{prefix}-[ab]", *form).out.splitlines() == both
+    assert run("consume", f"{prefix}-*", "-n", "4", *form).out.splitlines() == both[:4]
+    assert run("consume", f"{prefix}-*", "-n", "1").out == f'{prefix}-a\t{{"n": 0}}\n'
+    rows = run("consume", f"{prefix}-*", "--json").json_lines
+    assert [f"{each['topic']}\t{each['key']}" for each in rows] == both
+    assert list(rows[0]) == [
+        *("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+    ]
+    file = tmp_path / "both.parquet"
+    assert run("consume", f"{prefix}-*", "-o", str(file), "--where", "value.n=2").code == 0
+    table = pyarrow.parquet.read_table(file)
+    assert table["topic"].to_pylist() == [f"{prefix}-a", f"{prefix}-b"]
+    assert table["key"].to_pylist() == [b"a2", b"b2"]
+    assert "no topic matches" in run("consume", "-r", f"{prefix}-c").err
+    assert "no regular expression" in run("consume", "-r", "[").err
+    assert "did you mean" in run("consume", f"{prefix}-a", f"{prefix}-").err
+
+
+def test_filters_count_what_is_shown(prefix: str, run: Run) -> None:
+    shown = ("--format", "{key}{headers}")
+    assert run("consume", f"{prefix}-a", "--where", "value.n>=1", *shown).out == "a1h=1\na2h=2\n"
+    assert run("consume", f"{prefix}-a", "-w", "header.h=1", "-w", "key=a2").out == ""
+    one = run("consume", f"{prefix}-*", "-w", "value.n!=0", "-n", "3", "--format", "{key}")
+    assert one.out == "a1\na2\nb1\n"
+    assert run("consume", f"{prefix}-a", "--where", "what=1").code == 2
+
+
+def test_a_group_s_position(prefix: str, run: Run) -> None:
+    topic, group = f"{prefix}-a", f"{prefix}-group"
+    form = ("--format", "{key}")
+    # The position moves past what the filter leaves out, up to the last record that is shown.
+    first = run("consume", topic, "-g", group, "-w", "value.n=1", "-n", "1", *form)
+    assert first.out == "a1\n"
+    for _ in range(2):
+        assert run("consume", topic, "--from", f"group:{group}", *form).out == "a2\n"
+    both = run("consume", f"{prefix}-*", "-g", group, *form)
+    assert both.out == "a2\nb0\nb1\nb2\n"
+    assert run("consume", f"{prefix}-*", "-g", group, *form).out == ""
+
+
+def test_members_of_several_topics(prefix: str, run: Run) -> None:
+    group = f"{prefix}-members"
+    form = ("--format", "{key}", "--join", "-g", group)
+    shown = run("consume", f"{prefix}-a", f"{prefix}-b", "-n", "6", *form)
+    assert sorted(shown.out.split()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
+def test_values_of_a_registry(
+    prefix: str, cluster: DrumlinServer, run: Run, tmp_path: Path
+) -> None:
+    topic = f"{prefix}-registry"
+    with running_registry() as registry:
+        _write(cluster, topic, registry)
+        registry.login = "registry:secret"
+        config = tmp_path / "login.properties"
+        login = f"schema.registry.basic.auth.user.info={registry.login}\n"
+        config.write_text(login)
+        without = ("consume", topic, "--registry", registry.url)
+        asked = (*without, "--config", str(config))
+        shown = run(*asked)
+        assert shown.out.splitlines() == [
+            '{"amount": 7}',
+            '{"x": 5}',
+            '{"y": "b"}',
+            '{"j": 1}',
+            "raw",
+        ]
+        assert shown.err == (
+            f"drumlin: 1 value not decoded but shown as is; {topic}-0 offset 4: "
+            "the value does not begin with a zero byte and a schema id\n"
+        )
+        rows = run(*asked, "--json").json_lines
+        assert [each["value"] for each in rows[:2]] == [{"amount": 7}, {"x": 5}]
+        assert run(*asked, "--where", "value.amount>5").out == '{"amount": 7}\n'
+        assert "401" in run(*without).err
+        other = tmp_path / "other.properties"  # a login is for one registry
+        other.write_text(f"schema.registry.url=http://other:8081\n{login}")
+        assert "401" in run(*without, "--config", str(other)).err
+        config = tmp_path / "wrong.properties"
+        config.write_text("schema.registry.what=1")
+        assert "what" in run(*without, "--config", str(config)).err
+
+
+def _write(cluster: DrumlinServer, topic: str, registry: RegistryRig) -> None:
+    """A value of each kind, and one without a schema."""
+    encoded = io.BytesIO()
+    fastavro.schemaless_writer(encoded, fastavro.parse_schema(ORDER), {"amount": 7})
+    proto = header(registry.add("p", PROTO, "PROTOBUF"))
+    with drumlin.connect(cluster.address) as client:
+        client.create_topic(topic, 1)
+        with client.writer(topic) as writer:
+            writer.send(header(registry.add("a", ORDER)) + encoded.getvalue())
+            writer.send(proto + b"\x00\x08\x05")  # the first message
+            writer.send(proto + b"\x02\x02\x0a\x01b")  # the path of the second one
+            writer.send(header(registry.add("j", {"type": "object"}, "JSON")) + b'{"j": 1}')
+            writer.send(b"raw")
