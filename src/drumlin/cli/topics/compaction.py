@@ -104,7 +104,7 @@ def status(
     """
     if data is not None and http is None:
         broker = broker_on(data)
-        report = _status_of_files(data, topic) if broker is None else _ask_status(broker, topic)
+        report = status_of_files(data, topic) if broker is None else _ask_status(broker, topic)
     elif http is not None and data is None:
         report = _ask_status(broker_at(http), topic)
     else:
@@ -223,7 +223,7 @@ def _size_bytes(row: Row) -> int:
 # -- reading files -----------------------------------------------------------------------------
 
 
-def _status_of_files(path: Path, topic: str | None) -> Row:
+def status_of_files(path: Path, topic: str | None) -> Row:
     from drumlin.cli.reach.data_directory import DataDirectory as Files
     from drumlin.compaction.dirty.active_segment import active_segment
     from drumlin.compaction.dirty.outline import find_cleanable
