@@ -122,6 +122,7 @@ GOING_WITHOUT = (
     "cluster describe",
     "cluster status",
     "doctor --seconds 0",
+    "top --once --interval 0",
     "cluster log-dirs",
     "clock status --data data",
     "users add alice --password-file lines",

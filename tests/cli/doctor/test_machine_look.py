@@ -29,7 +29,12 @@ def test_beside_a_running_broker(run: Run, server: DrumlinServer) -> None:
     (disk,) = host.file_systems
     assert disk.total_bytes == shutil.disk_usage(server.data).total
     assert server.data.is_relative_to(disk.mount_point)
-    assert host.partitions == sum(each.is_dir() for each in server.data.glob("*-[0-9]*"))
+
+
+def test_folders_of_logs_are_counted(tmp_path: Path) -> None:
+    for name in ("t-0", "with-dashes-11", "t-1.0123456789abcdef-delete", "other"):
+        (tmp_path / name).mkdir()
+    assert look_at_machine([tmp_path]).partitions == 2
 
 
 def test_a_configuration(run: Run, tmp_path: Path) -> None:

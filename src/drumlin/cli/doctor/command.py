@@ -148,8 +148,9 @@ def _show(findings: Sequence[Finding], as_json: bool) -> None:
     else:
         for each in findings:
             click.secho(f"{each.severity.name.lower()} ", fg=_COLOURS[each.severity], nl=False)
-            click.secho(f"{each.subject}: {each.what}", bold=True)
-            print(f"    why: {each.why}\n    do:  {each.remedy}    [{each.check}]\n")
+            click.secho(output.printable(f"{each.subject}: {each.what}"), bold=True)
+            print(f"    why: {each.why}")
+            print(output.printable(f"    do:  {each.remedy}    [{each.check}]") + "\n")
     output.note(_summary(findings))
 
 

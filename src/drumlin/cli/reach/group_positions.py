@@ -17,6 +17,7 @@ from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.protocol.list_groups import ListGroupsRequest
 from drumlin.wire.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 #: From this version on a request names many groups.
@@ -31,6 +32,29 @@ Positions = dict[str, dict[TopicPartition, int]]
 def commits_offsets(group: GroupListing) -> bool:
     """Whether a group has committed offsets; a share group does not."""
     return (group.type and group.type.lower()) in _COMMITTING
+
+
+async def listed_groups(connections: BrokerConnections) -> list[GroupListing]:
+    """The groups of all brokers that answer now."""
+
+    async def ask(node_id: int) -> list[GroupListing]:
+        connection = await connections.broker(node_id)
+        answer = await connection.request("list_groups", ListGroupsRequest())
+        return [
+            GroupListing(
+                each.group_id,
+                each.group_state or None,
+                each.group_type or None,
+                each.protocol_type,
+                node_id,
+            )
+            for each in answer.groups
+        ]
+
+    asking = map(ask, sorted(connections.view.brokers))
+    outcomes = await asyncio.gather(*asking, return_exceptions=True)
+    raise_unless_absent(outcomes)
+    return [each for told in outcomes if not isinstance(told, BaseException) for each in told]
 
 
 async def positions_of(connections: BrokerConnections, groups: Iterable[GroupListing]) -> Positions:

@@ -115,7 +115,7 @@ def status(
     if as_json:
         output.show_json(report)
         return
-    rows = [_status_row(each) for each in report["partitions"]]
+    rows = [status_row(each) for each in report["partitions"]]
     columns = _with_broker(_STATUS_COLUMNS, rows)
     output.show_rows(rows, columns, as_json=False, empty="no compacted partitions")
     for sentence in _about_active_segments(report["partitions"]):
@@ -299,7 +299,8 @@ def _with_broker(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]
     return (topic, partition, *(["broker"] if has_brokers else []), *others)
 
 
-def _status_row(row: Row) -> Row:
+def status_row(row: Row) -> Row:
+    """A partition of a broker's report, as a table shows it."""
     last = row.get("last_cleaning") or {}
     return {
         **row,
