@@ -219,6 +219,10 @@ def test_partitions_at_risk(leader: int, isr: tuple[int, ...], check: str | None
     assert [each.check for each in found] == ([] if check is None else [check])
 
 
+def test_a_single_replica_is_not_below_what_is_asked_of_it() -> None:
+    assert not [*of_partitions.at_risk(cluster(Partition("t", 0, 1, (1,), (1,)), min_isr=2))]
+
+
 def test_partitions_whose_topic_may_not_be_described() -> None:
     (found,) = of_partitions.at_risk(cluster(Partition("t", 0, 1, (1, 2, 3), (1, 2))))
     assert found.check == "under-replicated"

@@ -66,7 +66,7 @@ def top(
     """Show rates of topics, lag of groups, sizes and disks of brokers, live. Press ? for the keys.
 
     Works with any Kafka cluster. Records are counted by offsets, bytes by how much the leaders'
-    logs have grown; rates are those of the last 10 s. A look never takes more than a fifth of the
+    logs have grown; rates are those of the last 10 s. A look never takes more than a tenth of the
     time: with very many partitions, there are fewer than --interval says.
 
     --json prints a line for each look, until Ctrl-C; with --once a single document.

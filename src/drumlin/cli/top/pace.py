@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 #: The pause after a look is at least so many times as long as the look took.
-_PAUSE_FACTOR: Final = 4
+_PAUSE_FACTOR: Final = 9
 
 
 def pause_s(interval_s: float, took_s: float) -> float:

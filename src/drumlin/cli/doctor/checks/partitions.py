@@ -44,7 +44,7 @@ def at_risk(cluster: ClusterFacts) -> Iterator[Finding]:
         least = min_isr(cluster, each.topic)
         if each.leader not in cluster.live:
             offline.append(each)
-        elif least is not None and len(each.isr) < least:
+        elif least is not None and len(each.isr) < min(least, len(each.replicas)):
             below.append(each)
         elif least is not None and len(each.isr) == least < len(each.replicas):
             at.append(each)
