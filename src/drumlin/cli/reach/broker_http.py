@@ -21,7 +21,7 @@ class BrokerHttp:
     """A client of one broker; each request has a connection of its own."""
 
     def __init__(self, where: str, host: str, port: int, directory: Path | None) -> None:
-        self._where = where
+        self.where = where
         self._host = host
         self._port = port
         self._directory = directory
@@ -39,7 +39,27 @@ class BrokerHttp:
         """Post JSON and return the answer, without a timeout. Raises as `get`."""
         return self._ask("POST", path, json.dumps(body).encode(), None)
 
+    def text(self, path: str) -> str:
+        """Get the text at `path`. Raises as `get`."""
+        status, content = self._exchange("GET", path, None, _LOOK_S)
+        if status != http.client.OK:
+            raise Failure(f"{self.where}: not a Drumlin broker")
+        return content.decode(errors="replace")
+
     def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> Any:
+        status, content = self._exchange(method, path, body, timeout_s)
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise Failure(f"{self.where}: not a Drumlin broker") from error
+        if status != http.client.OK or not isinstance(answer, dict):
+            message = answer.get("error") if isinstance(answer, dict) else None
+            raise Failure(message or f"{self.where}: not a Drumlin broker")
+        return answer
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, timeout_s: float | None
+    ) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=_CONNECT_S)
         try:
             if self._directory is None:
@@ -49,18 +69,13 @@ class BrokerHttp:
             connection.sock.settimeout(timeout_s)
             connection.request(method, path, body)
             response = connection.getresponse()
-            answer = json.loads(response.read(_ANSWER_BYTES_MAX))
-            status = response.status
+            return response.status, response.read(_ANSWER_BYTES_MAX)
         except OSError as error:
-            raise Failure(f"{self._where}: {error.strerror or error}") from error
+            raise Failure(f"{self.where}: {error.strerror or error}") from error
         except (http.client.HTTPException, ValueError) as error:
-            raise Failure(f"{self._where}: not a Drumlin broker") from error
+            raise Failure(f"{self.where}: not a Drumlin broker") from error
         finally:
             connection.close()
-        if status != http.client.OK or not isinstance(answer, dict):
-            message = answer.get("error") if isinstance(answer, dict) else None
-            raise Failure(message or f"{self._where}: not a Drumlin broker")
-        return answer
 
 
 def broker_at(address: str) -> BrokerHttp:

@@ -2,8 +2,8 @@
 JSON for a program.
 
 Rows are dictionaries whose keys are the JSON names. A key's last word is its unit (`_bytes`,
-`_ms`, `_ratio`, `timestamp`, `since`); a terminal, and only a terminal, gets such values in a
-readable form. Nothing here knows Kafka.
+`_ms`, `_ratio`, `_per_s`, `timestamp`, `since`); a terminal, and only a terminal, gets such values
+in a readable form. Nothing here knows Kafka.
 """
 
 from __future__ import annotations
@@ -82,18 +82,21 @@ def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Ta
     for column in columns:
         numeric = any(isinstance(row.get(column), int | float) for row in rows)
         table.add_column(
-            _heading(column),
+            heading(column),
             justify="right" if numeric else "left",
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(Text(human(column, row.get(column))) for column in columns))
+        table.add_row(*(Text(printable(human(column, row.get(column)))) for column in columns))
     return table
 
 
-def _heading(column: str) -> str:
+def heading(column: str) -> str:
+    """A column's name as people read it."""
     for unit in ("_bytes", "_ms", "_timestamp"):  # each cell has its unit
         column = column.removesuffix(unit)
+    if column.endswith("_per_s"):
+        column = column.removesuffix("_per_s") + "/s"
     return column.removeprefix("is_").replace("_", " ")
 
 
@@ -154,9 +157,22 @@ def human(column: str, value: Any, *, timespec: str = "seconds") -> str:
             return human_duration(value)
         if column.endswith(("timestamp", "since")):
             return human_timestamp(value, timespec)
+    if column.endswith("_per_s"):
+        return _human_rate(column, value)
     if isinstance(value, float):
         return f"{value:.1%}" if column.endswith("_ratio") else f"{value:.1f}"
     return plain(value)
+
+
+def _human_rate(column: str, value: float) -> str:
+    if "bytes" in column:
+        return human_bytes(round(value))
+    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:.1f}"
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal would obey: names of groups and clients may be anything."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def counted(count: int, thing: str) -> str:

@@ -104,7 +104,7 @@ def status(
     """
     if data is not None and http is None:
         broker = broker_on(data)
-        report = _status_of_files(data, topic) if broker is None else _ask_status(broker, topic)
+        report = status_of_files(data, topic) if broker is None else _ask_status(broker, topic)
     elif http is not None and data is None:
         report = _ask_status(broker_at(http), topic)
     else:
@@ -115,7 +115,7 @@ def status(
     if as_json:
         output.show_json(report)
         return
-    rows = [_status_row(each) for each in report["partitions"]]
+    rows = [status_row(each) for each in report["partitions"]]
     columns = _with_broker(_STATUS_COLUMNS, rows)
     output.show_rows(rows, columns, as_json=False, empty="no compacted partitions")
     for sentence in _about_active_segments(report["partitions"]):
@@ -223,7 +223,7 @@ def _size_bytes(row: Row) -> int:
 # -- reading files -----------------------------------------------------------------------------
 
 
-def _status_of_files(path: Path, topic: str | None) -> Row:
+def status_of_files(path: Path, topic: str | None) -> Row:
     from drumlin.cli.reach.data_directory import DataDirectory as Files
     from drumlin.compaction.dirty.active_segment import active_segment
     from drumlin.compaction.dirty.outline import find_cleanable
@@ -299,7 +299,8 @@ def _with_broker(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]
     return (topic, partition, *(["broker"] if has_brokers else []), *others)
 
 
-def _status_row(row: Row) -> Row:
+def status_row(row: Row) -> Row:
+    """A partition of a broker's report, as a table shows it."""
     last = row.get("last_cleaning") or {}
     return {
         **row,

@@ -1,0 +1,1 @@
+"""`drumlin doctor`: facts are gathered apart, checks decide on them, findings say what to do."""

@@ -1,0 +1,1 @@
+"""Checks: functions from facts to findings, without I/O."""

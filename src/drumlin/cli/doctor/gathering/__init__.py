@@ -1,0 +1,1 @@
+"""Facts, gathered from this machine, from a data directory, and from brokers."""

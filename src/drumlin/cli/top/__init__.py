@@ -1,0 +1,1 @@
+"""`drumlin top`: looks at a cluster become rates, rates become rows, rows a picture."""

@@ -1,0 +1,61 @@
+"""What `drumlin top` takes of a Drumlin broker's own metrics, and what it makes of two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Figures = Mapping[str, float]
+
+_BUSY: Final = "drumlin_event_loop_busy_seconds_total"
+_SLOW: Final = "drumlin_event_loop_slow_turns_total"
+_LONGEST: Final = "drumlin_event_loop_longest_turn_seconds"
+_READ: Final = "drumlin_compaction_read_bytes_total"
+_CLEANINGS: Final = "drumlin_compaction_cleanings_total"
+_UNCLEANABLE: Final = "drumlin_compaction_uncleanable_partitions"
+_TAKEN: Final = frozenset({_BUSY, _SLOW, _LONGEST, _READ, _CLEANINGS, _UNCLEANABLE})
+#: Of the counts of slow turns, the one that users notice.
+_STALL_S: Final = "0.05"
+
+
+def figures_in(text: str) -> dict[str, float]:
+    """The figures in an exposition: sums over all labels, of stalls those of one length.
+
+    Of the longest turn it is the longest, if several brokers tell theirs.
+
+    Raises:
+        ValueError: the text is not an exposition of metrics.
+    """
+    found: dict[str, float] = {}
+    wanted = (line for line in text.splitlines() if line.startswith(tuple(_TAKEN)))
+    for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
+        for sample in family.samples:
+            if sample.name == _SLOW and sample.labels.get("longer_than") != _STALL_S:
+                continue
+            before = found.get(sample.name, 0.0)
+            is_longest = sample.name == _LONGEST
+            found[sample.name] = max(before, sample.value) if is_longest else before + sample.value
+    return found
+
+
+def own_row(where: str, before: Figures, now: Figures, seconds: float) -> dict[str, Any]:
+    """A broker's row: what it does, by what its counters have gained."""
+
+    def rate(name: str) -> float | None:
+        if name not in before or name not in now or now[name] < before[name] or seconds <= 0:
+            return None
+        return (now[name] - before[name]) / seconds
+
+    longest_s = now.get(_LONGEST)
+    uncleanable = now.get(_UNCLEANABLE)
+    return {
+        "http": where,
+        "busy_ratio": rate(_BUSY),
+        "stalls_per_s": rate(_SLOW),
+        "longest_turn_ms": None if longest_s is None else round(longest_s * 1000),
+        "cleaned_bytes_per_s": rate(_READ),
+        "cleanings_per_s": rate(_CLEANINGS),
+        "uncleanable": None if uncleanable is None else round(uncleanable),
+    }

@@ -1,0 +1,161 @@
+"""What `drumlin top` makes of two looks."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from drumlin.cli.reach.log_dirs import LogDir
+from drumlin.cli.top.look import Look, OwnLook
+from drumlin.cli.top.own_metrics import figures_in
+from drumlin.cli.top.pace import pause_s
+from drumlin.cli.top.rates import WINDOW_S, Looks, Picture, picture
+from drumlin.client.admin.group_admin import GroupListing
+from drumlin.client.topic_partition import TopicPartition
+from drumlin.peer.cluster_view import PartitionView, TopicView
+from drumlin.peer.connection import Address
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPIC_ID = uuid.UUID(int=1)
+
+
+def topic(leader: int = 1, isr: tuple[int, ...] = (1, 2), topic_id: uuid.UUID = TOPIC_ID) -> Any:
+    views = {
+        0: PartitionView(0, 1, 0, (1, 2), (1, 2)),
+        1: PartitionView(1, leader, 0, (2, 1), isr),
+    }
+    return TopicView("t", topic_id, False, views)
+
+
+def look(
+    at_s: float,
+    ends: tuple[int, int],
+    sizes: tuple[int, int] = (0, 0),
+    committed: tuple[int, int] | None = None,
+    **how: Any,
+) -> Look:
+    places = (T0, T1)
+    groups = [] if committed is None else [GroupListing("g", "Stable", "classic", "consumer", 1)]
+    positions = {} if committed is None else {"g": dict(zip(places, committed, strict=True))}
+    known = {
+        "controller": 1,
+        "brokers": {1: Address("a", 9092), 2: Address("b", 9092)},
+        "topics": {"t": topic()},
+        "log_dirs": [
+            LogDir(1, "/a", None, 1000, 400, dict(zip(places, sizes, strict=True))),
+            LogDir(1, "/b", None, 1000, 300, {}),
+            LogDir(2, "/c", "kafka_storage_error", None, None, {}),
+        ],
+    }
+    return Look(
+        at_s,
+        "id",
+        ends=dict(zip(places, ends, strict=True)),
+        groups=groups,
+        positions=positions,
+        **(known | how),
+    )
+
+
+def only(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    (row,) = rows
+    return row
+
+
+def test_the_first_look_has_no_rates() -> None:
+    found = picture(None, look(0, (10, 20), (100, 200), (5, 5)))
+    assert found.seconds is None
+    assert only(found.topics)["records_in_per_s"] is None
+    assert found.totals["records_in_per_s"] is None
+    assert only(found.topics)["size_bytes"] == 300
+    group = only(found.groups)
+    assert (group["lag"], group["lag_per_s"], group["behind_ms"]) == (20, None, None)
+
+
+def test_rates_of_topics_and_partitions() -> None:
+    found = picture(look(0, (10, 20), (100, 200)), look(2, (30, 20), (300, 200)))
+    first, second = found.partitions
+    assert (first["records_in_per_s"], first["bytes_in_per_s"]) == (10, 100)
+    assert (second["records_in_per_s"], second["bytes_in_per_s"]) == (0, 0)
+    row = only(found.topics)
+    assert (row["records_in_per_s"], row["bytes_in_per_s"]) == (10, 100)
+    assert (found.totals["records_in_per_s"], found.totals["partitions"]) == (10, 2)
+
+
+def test_what_was_removed_has_no_rate() -> None:
+    found = picture(look(0, (10, 20), (500, 200)), look(2, (30, 20), (300, 220)))
+    assert [each["bytes_in_per_s"] for each in found.partitions] == [None, 10]
+    assert only(found.topics)["bytes_in_per_s"] == 10
+
+
+def test_a_topic_made_anew_is_another() -> None:
+    other = {"t": topic(topic_id=uuid.UUID(int=2))}
+    found = picture(look(0, (10, 20)), look(2, (30, 40), topics=other))
+    assert [each["records_in_per_s"] for each in found.partitions] == [None, None]
+
+
+def test_groups() -> None:
+    found = picture(look(0, (100, 0), committed=(40, 0)), look(2, (200, 0), committed=(60, 0)))
+    row = only(found.groups)
+    assert (row["lag"], row["read_per_s"], row["lag_per_s"]) == (140, 10, 40)
+    assert row["behind_ms"] == 2800  # at 50 records a second
+    assert (row["topics"], row["partitions"]) == (1, 2)
+
+
+def test_brokers_and_trouble() -> None:
+    topics = {"t": topic(leader=9, isr=(9,))}
+    found = picture(look(0, (0, 0)), look(1, (5, 5), (50, 60), topics=topics))
+    first, second = found.brokers
+    assert (first["leaders"], first["replicas"], first["size_bytes"]) == (1, 2, 110)
+    assert (first["free_bytes"], first["is_controller"]) == (300, True)
+    assert (second["offline_log_dirs"], second["free_bytes"]) == (1, None)
+    assert [each["state"] for each in found.partitions] == ["in sync", "offline"]
+    assert (found.totals["offline"], found.totals["under_replicated"]) == (1, 0)
+
+
+def test_rates_are_of_the_last_seconds() -> None:
+    looks = Looks()
+    shown: list[Picture] = [looks.add(look(at, (10 * at, 0))) for at in range(0, 40, 2)]
+    assert [each.seconds for each in shown[:4]] == [None, 2, 4, 6]
+    assert all(each.seconds == WINDOW_S for each in shown[5:])
+    assert only(shown[-1].topics)["records_in_per_s"] == 10
+    assert len(looks._looks) <= WINDOW_S / 2 + 1
+    # However rarely it is looked, the last two count.
+    assert looks.add(look(1000, (10_000, 0))).seconds == pytest.approx(1000 - 38)
+
+
+METRICS = """# HELP drumlin_event_loop_busy_seconds_total Time.
+# TYPE drumlin_event_loop_busy_seconds_total counter
+drumlin_event_loop_busy_seconds_total {busy}
+# TYPE drumlin_event_loop_slow_turns_total counter
+drumlin_event_loop_slow_turns_total{{longer_than="0.01"}} 500.0
+drumlin_event_loop_slow_turns_total{{longer_than="0.05"}} {slow}
+# TYPE drumlin_event_loop_longest_turn_seconds gauge
+drumlin_event_loop_longest_turn_seconds{{broker="1"}} 0.02
+drumlin_event_loop_longest_turn_seconds{{broker="2"}} 0.3
+# TYPE drumlin_compaction_uncleanable_partitions gauge
+drumlin_compaction_uncleanable_partitions{{log_dir="/a"}} 1.0
+drumlin_compaction_uncleanable_partitions{{log_dir="/b"}} 2.0
+something_else_total 7.0
+"""
+
+
+def test_metrics_of_our_own_brokers() -> None:
+    before, now = (
+        OwnLook("h:1", at, figures_in(METRICS.format(busy=busy, slow=slow)))
+        for at, busy, slow in ((0.0, 10.0, 4.0), (2.0, 11.0, 6.0))
+    )
+    found = picture(look(0, (0, 0), own=[before]), look(2, (0, 0), own=[now]))
+    row = only(found.own)
+    assert (row["busy_ratio"], row["stalls_per_s"]) == (0.5, 1.0)
+    assert (row["longest_turn_ms"], row["uncleanable"]) == (300, 3)
+    assert row["cleaned_bytes_per_s"] is None
+    again = picture(look(2, (0, 0), own=[now]), look(4, (0, 0), own=[before]))
+    assert only(again.own)["busy_ratio"] is None  # it was started anew
+
+
+@pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 45.0)])
+def test_looks_take_a_tenth_of_the_time_at_most(took_s: float, pause: float) -> None:
+    assert pause_s(2.0, took_s) == pytest.approx(pause)
