@@ -66,6 +66,7 @@ app: Final = LazyGroup(
             "topics.sinks", "app", "Show the open transactions of Spark's exactly-once sinks."
         ),
         "compaction": _at("topics.compaction", "app", "Show, force or simulate log cleaning."),
+        "console": _at("console", "console_command", "Show a cluster in a web browser."),
         "clock": _at("clock", "app", "Show a broker's clock, or mark it as right."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
         "completion": _at("completion_script", "completion_command", "Print shell completion."),
