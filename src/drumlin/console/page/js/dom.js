@@ -23,8 +23,12 @@ export function alert(text) {
   return h("p", { role: "alert" }, text);
 }
 
+let labels = 0;
+
 export function labelled(text, control, isInline) {
-  return h("label", { class: isInline ? "inline" : null }, isInline ? [control, text] : [text, control]);
+  control.id = `control-${labels++}`;
+  const label = h("label", { for: control.id }, text);
+  return h("span", { class: isInline ? "field inline" : "field" }, isInline ? [control, label] : [label, control]);
 }
 
 export function choice(name, options, chosen) {

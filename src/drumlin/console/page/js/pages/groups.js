@@ -17,8 +17,11 @@ export async function groups(context) {
   ] }));
   const search = h("input", { type: "search", "aria-label": "Filter groups", placeholder: "filter ( / )" });
   const told = h("span", { class: "quiet" });
+  let turn = 0;
   const look = async (options) => {
+    const mine = ++turn;
     const found = await get("groups", { containing: search.value.trim() }, options);
+    if (mine !== turn) return; // another text is typed
     const rows = found.groups.filter((row) => (row.type === "share") === isShare);
     list.set(rows);
     told.textContent = `${count(rows.length)} groups${found.not_shown ? `, ${count(found.not_shown)} more are not shown` : ""}`

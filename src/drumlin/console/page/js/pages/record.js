@@ -19,10 +19,13 @@ export function recordList(context, format, label) {
     { title: "Value", width: "minmax(0,3fr)", text: (row) => (row.value === null ? "null (a tombstone)" : brief(row.value, format.value)) },
     { title: "Size", width: "6rem", isNumber: true, text: (row) => size(row.value?.size_bytes ?? 0), by: (row) => row.value?.size_bytes ?? 0 },
   ] }));
+  let turn = 0;
   const open = async (row) => {
+    const mine = ++turn;
     try {
       const found = await context.get("records", { topic: context.topic, partition: row.partition ?? context.partition(),
         at: row.offset, limit: 1, cut: WHOLE_BYTES, isolation: "read_uncommitted" });
+      if (mine !== turn) return;
       const record = found.records[0];
       if (record?.offset !== row.offset) throw new Error("this record is gone: the log was cleaned or shortened");
       opened.replaceChildren(...details(record, format.value));

@@ -20,6 +20,7 @@ export async function browse(context) {
   const told = h("p", { class: "quiet", role: "status" });
   const further = h("button", { type: "button", onclick: () => read(String(next)) }, "Next records");
   let next = null;
+  let turn = 0;
 
   const arrange = () => {
     offsetLabel.hidden = from.value !== "offset";
@@ -31,9 +32,11 @@ export async function browse(context) {
     return from.value;
   };
   const read = async (start) => {
+    const mine = ++turn;
     try {
       const found = await context.get("records", { topic: name, partition: partition.value, at: start, limit: 100,
         isolation: isolation.checked ? "read_uncommitted" : "read_committed" });
+      if (mine !== turn) return; // something else is asked for
       next = found.next_offset;
       list.set(found.records);
       opened.replaceChildren();

@@ -27,8 +27,11 @@ export async function topics(context) {
   const internal = h("input", { type: "checkbox" });
   const total = h("span", { class: "quiet" });
   const filter = () => list.filter(search.value.trim() ? (row) => row.name.includes(search.value.trim()) : null);
+  let turn = 0;
   const look = async (options) => {
+    const mine = ++turn;
     const found = await get("topics", { internal: internal.checked }, options);
+    if (mine !== turn) return; // others are asked for
     before = after;
     after = { at: performance.now(), ends: new Map(found.topics.map((row) => [row.name, row.end_offsets])) };
     list.set(found.topics);
