@@ -146,6 +146,7 @@ LAYERS: Final = {
     "pyspark_drumlin": "by which PySpark finds the data source",
     "cli": "commands",
     "testing": "brokers and fixtures for tests",
+    "console": "a cluster in a web browser",
     "capture": "a database's changes in topics",
     "migration": "offsets between stores",
     "spark": "source and sink for Spark",

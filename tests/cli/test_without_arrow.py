@@ -160,6 +160,7 @@ FAILING = (
     "sinks abort missing --yes",
     "sinks describe missing",
     "sinks forget missing --yes",
+    "console --listen 0.0.0.0:0",
     "clock trust --data missing",
     "capture postgres --url postgresql://127.0.0.1:1/missing --setup",
     "capture status --url postgresql://127.0.0.1:1/missing",

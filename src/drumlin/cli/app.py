@@ -71,6 +71,7 @@ app: Final = LazyGroup(
         ),
         "compaction": _at("topics.compaction", "app", "Show, force or simulate log cleaning."),
         "backup": _at("backups.backup", "app", "Back up a running server's data, and restore it."),
+        "console": _at("console", "console_command", "Show a cluster in a web browser."),
         "clock": _at("clock", "app", "Show a broker's clock, or mark it as right."),
         "context": _at("contexts", "app", "Name clusters, and choose one."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),

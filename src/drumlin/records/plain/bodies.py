@@ -39,6 +39,7 @@ class Selection:
     end_offset: int = INT64_MAX  # exclusive
     aborted: Sequence[tuple[int, int]] = ()  # (producer id, first offset), as in a Fetch response
     verify_crc: bool = True
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
 class Body(NamedTuple):
@@ -65,7 +66,7 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
         if header.attributes & _IN_TRANSACTION and not transactions.admit(buffer, position, header):
             continue
         if header.end_offset > selection.start_offset:
-            yield _body(buffer, position, header)
+            yield _body(buffer, position, header, selection.decompressed_bytes_max)
 
 
 class Transactions:
@@ -130,10 +131,10 @@ def _is_abort(buffer: Buffer, position: int) -> bool:
     return bool(markers) and (markers[0].key or b"")[2:4] == _ABORT_MARKER
 
 
-def _body(buffer: Buffer, position: int, header: BatchHeader) -> Body:
+def _body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> Body:
     body = Body(buffer, position + HEADER_SIZE, position + header.size, header)
     if header.compression:
-        records = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+        records = records_body(buffer, position, header, limit_bytes)
         body = Body(records, 0, len(records), header)
     # The count, by which memory is allocated, is limited by the size of the body.
     if not 0 <= header.record_count <= (body.end - body.start) // RECORD_SIZE_MIN:

@@ -46,6 +46,7 @@ __all__ = [
     "decode_records",
     "encode_batch",
     "encode_record",
+    "iterate_body",
     "records_body",
     "renumber",
     "seal_body",
@@ -209,14 +210,17 @@ def decode_body(body: Buffer, header: BatchHeader) -> list[Record]:
     Raises:
         CorruptRecord: the body does not match the header.
     """
-    records = []
+    return list(iterate_body(body, header))
+
+
+def iterate_body(body: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """`decode_body` one record at a time, for readers who may not need, or hold, all of them."""
     place, end = 0, len(body)
     for _ in range(header.record_count):
         record, place = _read_record(body, place, end, header)
-        records.append(record)
+        yield record
     if place != end:
-        raise CorruptRecord(f"{end - place} bytes after the last of {len(records)} records")
-    return records
+        raise CorruptRecord(f"{end - place} bytes after the last of {header.record_count} records")
 
 
 def records_body(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> Buffer:

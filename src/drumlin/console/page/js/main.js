@@ -1,0 +1,202 @@
+// The page as a whole: who is logged in, which page is shown, keys, and when to look again.
+
+import * as api from "./api.js";
+import { alert, h } from "./dom.js";
+import { access } from "./pages/access.js";
+import { cluster, broker } from "./pages/cluster.js";
+import { groups, group } from "./pages/groups.js";
+import { loginForm } from "./pages/login.js";
+import { topic } from "./pages/topic.js";
+import { topics } from "./pages/topics.js";
+import { transactions } from "./pages/transactions.js";
+
+const NAVIGATION = [
+  ["cluster", "Cluster"], ["topics", "Topics"], ["groups", "Groups"], ["share", "Share groups"],
+  ["transactions", "Transactions"], ["access", "Access"],
+];
+const PAGES = { cluster, broker, topics, topic, groups, group, transactions, access, share: groups };
+const UP = { topic: "topics", group: "groups", broker: "cluster" };
+const BESIDE = { topic: "topics", group: "groups", broker: "cluster" };
+
+const main = document.getElementById("main");
+const status = document.getElementById("status");
+const keys = document.getElementById("keys");
+let about = null;
+let shown = null; // the page: {name, lists, refresh, everyS, timer, aborted}
+
+function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map((each) => {
+    try {
+      return decodeURIComponent(each);
+    } catch {
+      return each;
+    }
+  });
+  return { name: parts[0] || "cluster", parts: parts.slice(1), query: new URLSearchParams(query ?? "") };
+}
+
+function leave() {
+  if (!shown) return;
+  clearTimeout(shown.timer);
+  shown.aborted.abort();
+  shown.lists.forEach((each) => each.close());
+  shown = null;
+}
+
+async function show() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  leave();
+  const { name, parts, query } = place();
+  const aborted = new AbortController();
+  const page = { name, lists: [], refresh: null, everyS: 0, timer: 0, aborted, focus: null };
+  shown = page;
+  for (const link of document.querySelectorAll("#nav a")) {
+    if (link.dataset.page === (BESIDE[name] ?? name)) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const context = {
+    main, parts, query, name,
+    get: (path, parameters, options) => api.get(path, parameters, { signal: aborted.signal, ...options }),
+    post: (path, body) => api.post(path, body, { signal: aborted.signal }),
+    keep: (list) => {
+      page.lists.push(list);
+      return list;
+    },
+    live: (everyS, refresh) => Object.assign(page, { everyS, refresh }),
+    title: (text) => { document.title = `${text} – Drumlin console`; },
+  };
+  main.replaceChildren(h("p", { class: "quiet" }, "…"));
+  try {
+    if (!Object.hasOwn(PAGES, name)) throw new api.Failure(`there is no page ${name}`, 404);
+    await PAGES[name](context);
+    if (shown !== page) return;
+    main.focus({ preventScroll: true });
+    schedule(page, 0);
+  } catch (error) {
+    if (shown === page) failed(error, () => main.replaceChildren(h("h1", {}, "Not shown"), alert(error.message)));
+  }
+}
+
+function failed(error, tell) {
+  if (error.name === "AbortError") return;
+  if (error.status === 401) begin(error.message === "not logged in" ? null : error.message);
+  else tell();
+}
+
+// The next look comes after a pause, longer where looks take long; none while nobody looks.
+function schedule(page, tookS) {
+  clearTimeout(page.timer);
+  if (!page.refresh || document.hidden) return;
+  page.timer = setTimeout(() => look(page, true), 1000 * Math.max(page.everyS, 10 * tookS));
+}
+
+async function look(page, isLive) {
+  if (shown !== page || !page.refresh) return;
+  clearTimeout(page.timer);
+  const begun = performance.now();
+  try {
+    await page.refresh({ isLive });
+    if (shown === page) status.textContent = `as of ${new Date().toTimeString().slice(0, 8)}`;
+  } catch (error) {
+    if (shown === page) failed(error, () => { status.textContent = error.message; });
+  }
+  if (shown === page) schedule(page, (performance.now() - begun) / 1000);
+}
+
+async function begin(why) {
+  leave();
+  status.textContent = "";
+  try {
+    about ??= await api.get("about");
+    if (about.login === null) {
+      welcome(await api.login({}));
+      return;
+    }
+  } catch (error) {
+    main.replaceChildren(h("h1", {}, "Not connected"), alert(error.message),
+      h("p", {}, h("button", { type: "button", onclick: () => begin(null) }, "Try again")));
+    return;
+  }
+  document.getElementById("nav").hidden = true;
+  document.getElementById("logout").hidden = true;
+  document.getElementById("who").textContent = "";
+  document.title = "Log in – Drumlin console";
+  main.replaceChildren(...loginForm(about.login, why, async (user, password) => welcome(await api.login({ user, password }))));
+  main.querySelector("input").focus();
+}
+
+function welcome(session) {
+  const who = session.user === null ? session.cluster : `${session.user} @ ${session.cluster}`;
+  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null }));
+  greet();
+  show();
+}
+
+function greet() {
+  let known = null;
+  try {
+    known = JSON.parse(sessionStorage.getItem("drumlin-who"));
+  } catch {
+    known = null;
+  }
+  document.getElementById("who").textContent = `${known?.who ?? ""} · read-only`;
+  document.getElementById("logout").hidden = !known?.hasUser;
+  const nav = document.getElementById("nav");
+  nav.hidden = false;
+  nav.replaceChildren(...NAVIGATION.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text)));
+}
+
+function theme(chosen) {
+  const isDark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  document.getElementById("theme").textContent = isDark ? "Light" : "Dark";
+  return isDark;
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const chosen = theme(localStorage.getItem("drumlin-theme")) ? "light" : "dark";
+  localStorage.setItem("drumlin-theme", chosen);
+  theme(chosen);
+});
+document.getElementById("help").addEventListener("click", () => keys.showModal());
+document.getElementById("logout").addEventListener("click", async () => {
+  leave();
+  try {
+    await api.logout();
+  } catch {
+    // The session is over anyway.
+  }
+  sessionStorage.removeItem("drumlin-who");
+  begin(null);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+  const isTyping = event.target instanceof Element && event.target.matches("input, select, textarea");
+  const list = shown?.lists.find((each) => each.element.isConnected);
+  if (event.key === "Escape") {
+    if (isTyping) event.target.blur();
+    else if (shown && UP[shown.name]) location.hash = `#/${UP[shown.name]}`;
+    return;
+  }
+  if (isTyping) return;
+  if (event.key === "/") main.querySelector("input[type=search]")?.focus();
+  else if (event.key === "j") list?.move(1);
+  else if (event.key === "k") list?.move(-1);
+  else if (event.key === "r" && shown) look(shown, false);
+  else if (event.key === "?") keys.showModal();
+  else return;
+  event.preventDefault();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!shown) return;
+  if (document.hidden) clearTimeout(shown.timer);
+  else look(shown, true);
+});
+addEventListener("hashchange", show);
+
+theme(localStorage.getItem("drumlin-theme"));
+greet();
+if (sessionStorage.getItem("drumlin-who")) show();
+else begin(null);

@@ -1,0 +1,1 @@
+"""The console's HTTP server: addresses, logins, sessions and limits."""

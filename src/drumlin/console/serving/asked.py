@@ -1,0 +1,89 @@
+"""The answers by name, with the parameters that requests have for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from starlette.requests import Request
+
+from drumlin.console.answers.access import access
+from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.cluster import cluster
+from drumlin.console.answers.compaction import Operator, compaction, simulation
+from drumlin.console.answers.configs import broker_configs, topic_configs
+from drumlin.console.answers.groups import group, groups
+from drumlin.console.answers.records import CUT_BYTES_MAX, LIMIT_MAX, Cut, records
+from drumlin.console.answers.search import search
+from drumlin.console.answers.topics import topic, topics
+from drumlin.console.answers.transactions import transactions
+from drumlin.console.serving.requests import (
+    BadRequest,
+    body,
+    isolation,
+    key,
+    number,
+    place,
+    start,
+    text,
+    whole,
+)
+from drumlin.peer.broker_connections import BrokerConnections
+
+#: Of all sessions: fetched batches may be large.
+_READS_AT_ONCE: Final = 2
+_PARTITION_MAX: Final = 2**31 - 1
+
+Ask = Callable[[Request, BrokerConnections], Awaitable[Answer]]
+
+
+class Answers:
+    """What a console can be asked: `asks` by GET, and `simulation` by POST, as it causes work."""
+
+    def __init__(self, operators: Sequence[Operator]) -> None:
+        self._operators = operators
+        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+        self._simulations = asyncio.Semaphore(1)
+        self.asks: Mapping[str, Ask] = {
+            "cluster": lambda _, c: cluster(c),
+            "broker": lambda r, c: broker_configs(c, number(r, "id", 0, _PARTITION_MAX)),
+            "topics": lambda r, c: topics(c, internal=text(r, "internal", "") == "true"),
+            "topic": lambda r, c: topic(c, text(r, "topic")),
+            "configs": lambda r, c: topic_configs(c, text(r, "topic")),
+            "records": self._records,
+            "search": self._search,
+            "groups": lambda r, c: groups(c, text(r, "containing", "")),
+            "group": lambda r, c: group(c, text(r, "group")),
+            "transactions": lambda _, c: transactions(c),
+            "access": lambda _, c: access(c),
+            "compaction": lambda r, c: compaction(c, operators, text(r, "topic")),
+        }
+
+    async def simulation(self, request: Request, connections: BrokerConnections) -> Answer:
+        """What a cleaning would free; one at a time."""
+        given = await body(request)
+        partition = whole("partition", given.get("partition"), 0, _PARTITION_MAX)
+        name = given.get("topic")
+        if not isinstance(name, str):
+            raise BadRequest("parameter 'topic': expected a text")
+        async with self._simulations:
+            return await simulation(connections, self._operators, name, partition)
+
+    async def _records(self, request: Request, connections: BrokerConnections) -> Answer:
+        where, begin, which = place(request), start(request), isolation(request)
+        async with self._reads:
+            return await records(connections, where, begin, _cut(request), which)
+
+    async def _search(self, request: Request, connections: BrokerConnections) -> Answer:
+        where, wanted, which = place(request), key(request), isolation(request)
+        before = number(request, "before", 0) if "before" in request.query_params else None
+        async with self._reads:
+            return await search(connections, where, wanted, before, _cut(request), which)
+
+
+def _cut(request: Request) -> Cut:
+    return Cut(
+        number(request, "limit", 1, LIMIT_MAX, 50),
+        number(request, "cut", 1, CUT_BYTES_MAX, 4_096),
+    )

@@ -1,0 +1,98 @@
+"""Sessions: each has its own connections, with its user's login, in memory only.
+
+A request belongs to a session if it has its cookie, which pages of other sites cannot send, and its
+token in a header, which only the page of this very address and port knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from drumlin.peer.broker_connections import BrokerConnections
+
+_IDLE_S: Final = 30 * 60
+_LIFE_S: Final = 12 * 60 * 60
+_SESSIONS_MAX: Final = 64
+_REQUESTS_MAX: Final = 8
+_SWEEP_S: Final = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One login; `user` is None on a cluster without logins."""
+
+    connections: BrokerConnections
+    user: str | None
+    begun_at: float
+    used_at: float
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_MAX))
+
+    def is_over(self, now: float) -> bool:
+        return now - self.used_at > _IDLE_S or now - self.begun_at > _LIFE_S
+
+
+class Sessions:
+    """All sessions of a console. When there are too many, the one longest unused ends."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._by_cookie: dict[str, Session] = {}
+
+    async def begin(self, connections: BrokerConnections, user: str | None) -> Session:
+        while len(self._by_cookie) >= _SESSIONS_MAX:
+            await self.end(min(self._by_cookie.values(), key=lambda each: each.used_at))
+        now = self._now()
+        session = Session(connections, user, begun_at=now, used_at=now)
+        self._by_cookie[session.cookie] = session
+        return session
+
+    def find(self, cookie: str | None) -> Session | None:
+        """The live session with this cookie."""
+        session = self._by_cookie.get(cookie or "")
+        if session is None or session.is_over(self._now()):
+            return None
+        return session
+
+    def use(self, session: Session) -> None:
+        """Note that someone uses a session, which keeps it from ending as idle."""
+        session.used_at = self._now()
+
+    async def end(self, session: Session) -> None:
+        if self._by_cookie.pop(session.cookie, None) is not None:
+            await session.connections.close()
+
+    async def end_those_over(self) -> None:
+        """End the sessions that were idle, or lasted, for too long."""
+        now = self._now()
+        for each in [each for each in self._by_cookie.values() if each.is_over(now)]:
+            await self.end(each)
+
+    async def end_all(self) -> None:
+        for each in list(self._by_cookie.values()):
+            await self.end(each)
+
+    @contextlib.asynccontextmanager
+    async def swept(self) -> AsyncIterator[None]:
+        """End sessions that are over while this lasts, and all of them at its end."""
+
+        async def sweep() -> None:
+            while True:
+                await asyncio.sleep(_SWEEP_S)
+                await self.end_those_over()
+
+        sweeping = asyncio.create_task(sweep())
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sweeping
+            await self.end_all()

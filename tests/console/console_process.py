@@ -1,0 +1,99 @@
+"""`drumlin console` as a subprocess, and someone who asks it as a page would, or as an attacker."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from rig.brokers.process import BrokerProcess
+from rig.waiting import wait_until
+
+
+class ConsoleProcess(BrokerProcess):
+    """One console on a port that it chooses itself."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        super().__init__(directory / "console.out")
+        self._arguments = arguments
+        self.port = 0
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "drumlin", "console", "--listen", "127.0.0.1:0"]
+        self.launch([*command, *self._arguments])
+
+        def ready() -> re.Match[str] | None:
+            self.fail_if_ended()
+            return re.search(r"ready on https?://127\.0\.0\.1:(\d+)/", self.said())
+
+        self.port = int(wait_until(ready, "drumlin console to be ready")[1])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        return str(self.json["error"])
+
+
+class Visitor:
+    """Someone with a browser's cookie and the page's token."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.cookie = ""
+        self.token = ""
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request with these headers and no others, but for Host where it is not given."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    @property
+    def own_headers(self) -> dict[str, str]:
+        return {"Cookie": self.cookie, "X-Drumlin-Token": self.token}
+
+    def get(self, path: str, **parameters: object) -> Answer:
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        return self.ask("GET", f"/api/{path}{query}", headers=self.own_headers)
+
+    def post(self, path: str, body: object) -> Answer:
+        headers = self.own_headers | {"Content-Type": "application/json"}
+        return self.ask("POST", f"/api/{path}", json.dumps(body).encode(), headers)
+
+    def login(self, **credentials: str) -> Answer:
+        answer = self.post("login", credentials)
+        if answer.status == 200:
+            cookies = SimpleCookie(answer.headers["set-cookie"])
+            self.cookie = "; ".join(f"{name}={each.value}" for name, each in cookies.items())
+            self.token = answer.json["token"]
+        return answer

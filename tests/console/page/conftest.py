@@ -1,0 +1,55 @@
+"""A headless Chromium of this machine, and a page in it on which nothing may go wrong unseen."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+_PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium-headless-shell")
+    with sync_playwright() as playwright:
+        # Its sandbox does not work for root, nor in many containers; it loads our own pages only.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens a page of a console's port; what its script says of errors is an error at the end."""
+    said: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        # Chromium says so of each response with a status of 400 or more.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            said.append(message.text)
+
+    contexts = []
+
+    def open_page(port: int, path: str = "#/cluster", *, dark: bool = False) -> Page:
+        context = browser.new_context(color_scheme="dark" if dark else "light")
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", note)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))
+        page.goto(f"http://127.0.0.1:{port}/{path}")
+        page.wait_for_selector("h1")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert said == []
