@@ -28,6 +28,7 @@ from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.replication import measure_replication
+from drumlin.broker.metrics.traffic import Listening, begin_to_measure_traffic
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
@@ -46,6 +47,9 @@ class Operated(BrokerData, Protocol):
     cleaning: Cleaning
     replicas: Replicas
 
+    @property
+    def server(self) -> Listening: ...
+
 
 class Endpoints:
     """All HTTP endpoints of one broker."""
@@ -56,6 +60,7 @@ class Endpoints:
         self.metrics.add(self._measure_compaction)
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
         self.metrics.add(lambda: measure_clock(broker.clock))
+        self.metrics.add_begun(lambda: begin_to_measure_traffic(broker))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
@@ -102,7 +107,8 @@ class Endpoints:
 
     async def measures(self) -> list[Measure]:
         """All current measures."""
-        return await self._look(lambda: list(self.metrics.collect()))
+        source = self.metrics.begin()
+        return await self._look(lambda: list(source()))
 
     async def stop(self) -> None:
         """Close all servers, and remove the socket."""
@@ -115,7 +121,8 @@ class Endpoints:
     # -- looking -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        page = await self._look(lambda: write_metrics(self.metrics.collect()))
+        source = self.metrics.begin()
+        page = await self._look(lambda: write_metrics(source()))
         return Response(page, CONTENT_TYPE)
 
     def _measure_compaction(self) -> Iterable[Measure]:
