@@ -76,6 +76,8 @@ class BrokerConfig:
     delegation_token_expiry_time_ms: int
     delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
+    drumlin_metrics_groups: re.Pattern[str]
+    drumlin_metrics_groups_max: int
     drumlin_metrics_listener: Listener | None
     drumlin_metrics_topics: re.Pattern[str]
     drumlin_metrics_topics_max: int
@@ -398,6 +400,9 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
         "cordoned_log_dirs": frozenset(map(_absolute, values["cordoned.log.dirs"])),
         "drumlin_metrics_listener": metrics_listener(
             "drumlin.metrics.listener", values["drumlin.metrics.listener"]
+        ),
+        "drumlin_metrics_groups": metrics_choice(
+            "drumlin.metrics.groups", values["drumlin.metrics.groups"]
         ),
         "drumlin_metrics_topics": metrics_choice(
             "drumlin.metrics.topics", values["drumlin.metrics.topics"]

@@ -19,7 +19,7 @@ def _documented() -> dict[str, tuple[str, ...]]:
     """The labels of each metric in the tables."""
     found: dict[str, tuple[str, ...]] = {}
     for names, labels in re.findall(
-        r"^\| (`drumlin_[^|]*) \| ([^|]*)\|", _DOCUMENT.read_text(), re.MULTILINE
+        r"^\| (`(?:drumlin|process)_[^|]*) \| ([^|]*)\|", _DOCUMENT.read_text(), re.MULTILINE
     ):
         for name in re.findall(r"`([a-z_]+)`", names):
             assert name not in found, f"{name} is there twice"
@@ -33,7 +33,9 @@ def _served(port: int) -> dict[str, set[tuple[str, ...]]]:
         text = page.read().decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     found: dict[str, set[tuple[str, ...]]] = {name: set() for name in kinds}
-    for name, labels in re.findall(r"^(drumlin_[a-z_]+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
+    for name, labels in re.findall(
+        r"^((?:drumlin|process)_[a-z_]+)(?:\{(.*)\})? \S+$", text, re.MULTILINE
+    ):
         base = name if name in kinds else re.sub("_(bucket|count|sum)$", "", name)
         assert base in kinds, f"{name} has no type"
         known = re.findall(r'(\w+)="', labels)

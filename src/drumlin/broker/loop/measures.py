@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -50,6 +50,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._begin: list[Callable[[], Source]] = []
+        self._prepare: list[Callable[[], Awaitable[None]]] = []
 
     def add(self, source: Source) -> None:
         """Add a source, which is called each time the metrics are collected."""
@@ -59,7 +60,16 @@ class Metrics:
         """Add a source with a beginning on the event loop, which must be short."""
         self._begin.append(begin)
 
-    def begin(self) -> Source:
+    def add_prepared(
+        self, prepare: Callable[[], Awaitable[None]], begin: Callable[[], Source]
+    ) -> None:
+        """Like `add_begun`, for a source that has to wait for something before."""
+        self._prepare.append(prepare)
+        self._begin.append(begin)
+
+    async def begin(self) -> Source:
         """Begin to collect, on the event loop; the result is for a thread."""
+        for prepare in self._prepare:
+            await prepare()
         sources = [begin() for begin in self._begin]
         return lambda: (measure for source in sources for measure in source())

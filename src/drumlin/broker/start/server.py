@@ -327,6 +327,11 @@ class Server:
         """The counts of all listeners, by name, without the bytes of open connections."""
         return {name: door.counts for name, door in self._doors.items()}
 
+    @property
+    def request_memory_bytes(self) -> int:
+        """The memory that large requests hold now."""
+        return self._memory.held_bytes + self._memory_of_strangers.held_bytes
+
     def open_connections(self) -> list[Connection]:
         """All open connections now."""
         return list(self._connections)
