@@ -14,6 +14,7 @@ from broker.sessions import SESSION
 from drumlin.broker.loop.later import Later
 from drumlin.broker.router import Router
 from drumlin.broker.start.broker import Broker
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.partition import Partition
 from drumlin.wire.messages import encode_request, parse_response, schema_versions
@@ -25,7 +26,9 @@ VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 
 def peer() -> Any:
     """What a handler sees of a connection."""
-    return SimpleNamespace(peer_host="127.0.0.1", session=SESSION, closed=False)
+    return SimpleNamespace(
+        peer_host="127.0.0.1", session=SESSION, counts=ListenerCounts(), closed=False
+    )
 
 
 class Fetches:

@@ -18,6 +18,7 @@ from coordination.settings import Settings
 from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext
 from drumlin.broker.loop.later import begun
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
@@ -55,7 +56,9 @@ class Client:
         parse = getattr(handler, "parse", partial(parse_request, api))
         header = parse_request_header(frame)
         request = parse(version, memoryview(frame), header.size)
-        connection = SimpleNamespace(peer_host="127.0.0.1", session=SESSION)
+        connection = SimpleNamespace(
+            peer_host="127.0.0.1", session=SESSION, counts=ListenerCounts()
+        )
         context = RequestContext(self.broker, connection, header, SESSION)  # type: ignore[arg-type]
         answer = handler.handle(context, request)
         return asyncio.ensure_future(self._finish(api, version, begun(answer)))

@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 import urllib.request
+from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -56,6 +58,23 @@ def test_one_address_has_the_metrics_of_all(make_server: MakeServer) -> None:
         ("1", "counts"),
         ("2", "counts"),
     ]
+    server.stop()
+
+
+@pytest.mark.deep
+def test_a_group_lags_in_partitions_of_all_brokers(make_server: MakeServer) -> None:
+    port = free_ports(1)[0]
+    server = make_server({"drumlin.metrics.listener": f"127.0.0.1:{port}"})
+    server.start_brokers(2)
+    create(server, "t", 4, replicas=1)
+    assert len(set(leaders(server, "t"))) == 2
+    produce(server, "t", VALUES)
+    settings = {"bootstrap.servers": server.addresses, "group.id": "g"}
+    with closing(Consumer(settings)) as member:
+        at_start = [TopicPartition("t", each, 0) for each in range(4)]
+        member.commit(offsets=at_start, asynchronous=False)
+    lags = {name: value for name, value in scrape(port).items() if "group_lag_records" in name}
+    assert list(lags.values()) == [len(VALUES)], lags
     server.stop()
 
 

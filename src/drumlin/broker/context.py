@@ -45,6 +45,8 @@ from drumlin.tuples import from_tuple
 from drumlin.wire.messages import API_KEYS
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
     from drumlin.broker.login.delegation_tokens import DelegationTokens
@@ -155,6 +157,11 @@ class RequestContext(NamedTuple):
         if not self.sees_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(Kind.CLUSTER, CLUSTER_NAME)
+
+    @property
+    def errors(self) -> Counter[int]:
+        """The counts of errors in answers of this API, by code."""
+        return self.connection.counts.of_key(self.header.api_key).errors
 
     @property
     def version(self) -> int:

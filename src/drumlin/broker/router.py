@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
@@ -22,10 +23,12 @@ from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
 from drumlin.broker.net.connection import Connection
 from drumlin.broker.quotas.metering import metered
+from drumlin.broker.traffic.errors import errors_in
 from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
+    EncodedBody,
     RequestHeader,
     encode_response,
     error_response,
@@ -45,6 +48,8 @@ _LARGE_AT_A_TIME: Final = 2
 #: Responses with more elements are freed piece by piece.
 _FREED_AT_ONCE_MAX: Final = 5000
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
+#: The counts of errors in an API's answers, by code.
+Errors: TypeAlias = Counter[int]
 
 
 class Handler(NamedTuple):
@@ -121,12 +126,12 @@ class Router:
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
         handler = self._handlers.get(api) or self._import(api)
         context = context_of((self._broker, connection, header, connection.session))
-        answer = handler.answer
+        errors, answer = connection.counts.of_key(header.api_key).errors, handler.answer
         if answer is not None:  # the handler reads and writes its frames itself
             try:
                 return answer(context, frame)
             except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
-                return self._failed(api, header, error)
+                return self._failed(api, header, errors, error)
         parse = handler.parse
         try:
             if parse is None and len(frame) > _PARSED_APART_BYTES:
@@ -137,43 +142,46 @@ class Router:
                 )
                 handled = begun(_handle(handler, context, request))
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
-        return self._encoded(api, header, handled)
+            return self._failed(api, header, errors, error)
+        return self._encoded(api, header, errors, handled)
 
     def _encoded(
-        self, api: str, header: RequestHeader, handled: Handled
+        self, api: str, header: RequestHeader, errors: Errors, handled: Handled
     ) -> Parts | LaterParts | None:
         """The frame of a handler's result."""
         if isinstance(handled, Later):
-            return handled.encoded_by(partial(self._settled, api, header))
+            return handled.encoded_by(partial(self._settled, api, header, errors))
         if handled is None:
             return None
         try:
             if is_long(handled):
                 holder = [handled]
-                return begun(self._encoded_apart(api, header, holder))
+                return begun(self._encoded_apart(api, header, errors, holder))
+            errors.update(_errors_in(handled))
             return _encode(api, header, handled)
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
+            return self._failed(api, header, errors, error)
 
     async def _encoded_apart(
-        self, api: str, header: RequestHeader, holder: list[Response]
+        self, api: str, header: RequestHeader, errors: Errors, holder: list[Response]
     ) -> Parts:
         """Like `_encoded`, in a thread; `holder` has the only reference to the response."""
         try:
-            return await self._broker.threads.making(_encode_last, api, header, holder)
+            parts, found = await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
+            return self._failed(api, header, errors, error)
+        errors.update(found)
+        return parts
 
     def _settled(
-        self, api: str, header: RequestHeader, later: Later[Handled]
+        self, api: str, header: RequestHeader, errors: Errors, later: Later[Handled]
     ) -> Parts | LaterParts | None:
         """The frame of a settled answer."""
         try:
             response = later.result()
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
-        return self._encoded(api, header, response)
+            return self._failed(api, header, errors, error)
+        return self._encoded(api, header, errors, response)
 
     async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
@@ -203,7 +211,7 @@ class Router:
             if holder and is_very_large:
                 self._broker.threads.make_later(let_go, holder)
 
-    def _failed(self, api: str, header: RequestHeader, error: Exception) -> Parts:
+    def _failed(self, api: str, header: RequestHeader, errors: Errors, error: Exception) -> Parts:
         """The answer to a request whose handler has raised: an error code, if the response has a
         field for it.
 
@@ -216,6 +224,7 @@ class Router:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("%s v%d failed", api, header.api_version, exc_info=error)
+        errors[code] += 1
         # Of the errors that end up here, only these have a message in Apache Kafka.
         is_denied = code is ErrorCode.cluster_authorization_failed
         message = error.message if isinstance(error, KafkaError) and is_denied else None
@@ -247,12 +256,22 @@ def _handle(
     return handler.handle(context, request)
 
 
-def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:
-    """Encode the response in `holder`, its only reference, in a thread, and free it there."""
+def _errors_in(response: Response) -> Iterable[int]:
+    return () if isinstance(response, EncodedBody) else errors_in(response)
+
+
+def _encode_last(
+    api: str, header: RequestHeader, holder: list[Response]
+) -> tuple[Parts, Counter[int]]:
+    """Encode the response in `holder`, its only reference, in a thread, and free it there.
+
+    Returns the errors in it, too.
+    """
+    errors = Counter(_errors_in(holder[0]))
     encoded = _encode(api, header, holder[0])
     if is_long(holder[0], _FREED_AT_ONCE_MAX):
         let_go(holder)
-    return encoded
+    return encoded, errors
 
 
 def _encode(api: str, header: RequestHeader, response: Response) -> Parts:

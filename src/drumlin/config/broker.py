@@ -7,6 +7,7 @@ are looked up on each use, never copied, so that a change takes effect everywher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from drumlin.config.listeners import (
     advertised_listeners,
     broker_listeners,
     inter_broker_listener,
+    metrics_choice,
     metrics_listener,
     parse_protocol_map,
 )
@@ -74,7 +76,11 @@ class BrokerConfig:
     delegation_token_expiry_time_ms: int
     delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
+    drumlin_metrics_groups: re.Pattern[str]
+    drumlin_metrics_groups_max: int
     drumlin_metrics_listener: Listener | None
+    drumlin_metrics_topics: re.Pattern[str]
+    drumlin_metrics_topics_max: int
     fetch_max_bytes: int
     follower_replication_throttled_rate: int
     group_consumer_assignors: tuple[str, ...]
@@ -394,6 +400,12 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
         "cordoned_log_dirs": frozenset(map(_absolute, values["cordoned.log.dirs"])),
         "drumlin_metrics_listener": metrics_listener(
             "drumlin.metrics.listener", values["drumlin.metrics.listener"]
+        ),
+        "drumlin_metrics_groups": metrics_choice(
+            "drumlin.metrics.groups", values["drumlin.metrics.groups"]
+        ),
+        "drumlin_metrics_topics": metrics_choice(
+            "drumlin.metrics.topics", values["drumlin.metrics.topics"]
         ),
         "inter_broker_listener_name": inter_broker_listener(
             values["inter.broker.listener.name"],

@@ -164,5 +164,17 @@ def metrics_listener(key: str, text: str | None) -> Listener | None:
     return Listener("METRICS", match[1], int(match[2]))
 
 
+def metrics_choice(key: str, text: str) -> re.Pattern[str]:
+    """The pattern of names that have metrics of their own.
+
+    Raises:
+        ConfigError: the value is not a regular expression.
+    """
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(key, text, f"must be a regular expression: {error}") from None
+
+
 def _refused(key: str, entries: tuple[str, ...], allowed: str) -> ConfigError:
     return ConfigError(key, ",".join(entries), allowed)

@@ -19,6 +19,7 @@ from drumlin.broker import router as router_module
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import consumer_group_describe, list_groups, list_offsets
 from drumlin.broker.router import Router
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.coordination.groups.consumer.member import Progress
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
@@ -276,7 +277,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
         broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
-        connection: Any = SimpleNamespace(closed=False, session=SESSION)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION, counts=ListenerCounts())
         started = [router.dispatch(connection, frame) for _ in range(10)]
         answers = await asyncio.gather(*map(answer_of, started))
         assert len(answers) == 10
@@ -339,7 +340,7 @@ def test_what_would_take_a_turn_to_be_read_is_read_in_a_thread(
         parts = encode_request(
             "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
         )
-        connection: Any = SimpleNamespace(closed=False, session=SESSION)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION, counts=ListenerCounts())
         started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
         assert await answer_of(started)
 

@@ -15,6 +15,7 @@ from coordination.groups.classic.scenario import subscription
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_groups, join_group
 from drumlin.broker.loop.later import begun
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -35,7 +36,7 @@ _DESCRIBE_GROUPS = 15
 
 
 def _context(client: Client, api_key: int, version: int) -> RequestContext:
-    connection = SimpleNamespace(peer_host="127.0.0.1", session=SESSION)
+    connection = SimpleNamespace(peer_host="127.0.0.1", session=SESSION, counts=ListenerCounts())
     header = RequestHeader(api_key, version, 1, "c", 0)
     return RequestContext(client.broker, connection, header, SESSION)  # type: ignore[arg-type]
 

@@ -19,6 +19,7 @@ from drumlin.broker.handlers import find_coordinator, offset_fetch
 from drumlin.broker.loop.threads import Threads
 from drumlin.broker.router import Router
 from drumlin.broker.several_apis.committable_offsets import SortedOut
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import TopicOffsets
@@ -53,7 +54,7 @@ def test_a_long_answer_of_a_coroutine_is_encoded_in_a_thread(
         fields = {"key_type": 0, "coordinator_keys": [f"g{each}" for each in range(count)]}
         message = build("find_coordinator", 4, fields)
         frame = b"".join(encode_request("find_coordinator", 4, 1, "c", message))
-        connection: Any = SimpleNamespace(closed=False, session=SESSION)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION, counts=ListenerCounts())
         started = Router(broker).dispatch(connection, memoryview(frame)[4:])
         parts = await answer_of(started)
         assert parts is not None
@@ -189,7 +190,7 @@ def test_a_large_request_is_freed_in_a_thread_and_its_long_answer_too(
         parts = encode_request(
             "describe_producers", 0, 1, "c", build("describe_producers", 0, fields)
         )
-        connection: Any = SimpleNamespace(closed=False, session=SESSION)
+        connection: Any = SimpleNamespace(closed=False, session=SESSION, counts=ListenerCounts())
         started = Router(broker).dispatch(connection, memoryview(b"".join(parts))[4:])
         assert await answer_of(started)
         del started

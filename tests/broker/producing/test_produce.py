@@ -20,6 +20,7 @@ from broker.sessions import SESSION
 from drumlin.broker.handlers import produce as handler
 from drumlin.broker.router import Router
 from drumlin.broker.start.broker import Broker
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.clock import ManualClock
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.records.batch.batch import parse_header
@@ -120,7 +121,7 @@ class Side:
         self.broker = broker
         self._router = Router(broker)
         self._connection: Any = SimpleNamespace(
-            closed=False, session=SESSION, peer_host="127.0.0.1"
+            closed=False, session=SESSION, peer_host="127.0.0.1", counts=ListenerCounts()
         )
 
     async def ask(self, frame: bytes) -> bytes | str | None:

@@ -26,6 +26,7 @@ from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.readable import denies_nothing
 from drumlin.broker.share_partitions.reads import read_batches
 from drumlin.broker.share_partitions.sessions import Member, SessionPartition
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.coordination.share.delivery.acknowledgement import check_request
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
 from drumlin.turns import to_end
@@ -233,7 +234,9 @@ def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> N
 
 
 def _context(broker: Any) -> RequestContext:
-    connection: Any = SimpleNamespace(tell_when_closed=lambda _: None, session=SESSION)
+    connection: Any = SimpleNamespace(
+        tell_when_closed=lambda _: None, session=SESSION, counts=ListenerCounts()
+    )
     return RequestContext(broker, connection, RequestHeader(78, 1, 1, "c", 0), SESSION)
 
 

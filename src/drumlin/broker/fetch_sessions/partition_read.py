@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.broker.rights.acls import Kind
@@ -18,9 +18,22 @@ from drumlin.wire.by_hand.fetch_answer import NOTHING, Answer, PreferredReplica,
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from drumlin.broker.parts.parts import BrokerData
+    from drumlin.broker.traffic.topic_counts import TrafficByTopic
     from drumlin.replication.replica import Replica
     from drumlin.wire.by_hand.fetch_request import Wanted
+
+
+class Asking(Protocol):
+    """The part of a request's context that counts its errors."""
+
+    @property
+    def broker(self) -> BrokerData: ...
+    @property
+    def errors(self) -> Counter[int]: ...
+
 
 _READ_COMMITTED: Final = 1
 #: A placeholder for records that exist but do not fit into the response.
@@ -71,10 +84,25 @@ def has_records(answer: Answer) -> bool:
     return records is not NOTHING and records is not NO_ROOM
 
 
-def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
-    """Count records that are sent to a follower; the replication throttle needs this."""
-    if partition is not None and has_records(answer):
-        partition.sent_to_follower(answer[5].size)
+def note_sent(
+    traffic: TrafficByTopic, partition: Replica | None, answer: Answer, *, to_follower: bool
+) -> None:
+    """Count records that are sent; the replication throttle needs this, too."""
+    if partition is None or not has_records(answer):
+        return
+    size = answer[5].size
+    if to_follower:
+        partition.sent_to_follower(size)
+        traffic.replicated_bytes += size
+    else:
+        traffic[partition.topic].out_bytes += size
+
+
+def note_failed(context: Asking, code: int, topic: bytes, *, by_id: bool) -> None:
+    """Count a partition that is answered with an error."""
+    context.errors[code] += 1
+    broker = context.broker
+    broker.traffic.known(broker.metadata.image, topic, by_id=by_id).failed_fetches += 1
 
 
 class PartitionRead:

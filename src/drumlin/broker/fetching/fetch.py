@@ -20,6 +20,7 @@ from drumlin.broker.fetch_sessions.partition_read import (
     PartitionRead,
     has_records,
     missing_partition,
+    note_failed,
 )
 from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.loop.later import Later, LaterParts, Parts, begun
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
-#: Errors of partitions that do not exist, or may not be read: their list of aborted transactions is
-#: empty, not null.
+#: Errors of partitions that are not there, or may not be read: no list of aborted transactions.
 _UNSEEN: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -56,8 +56,7 @@ _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions that are read between two chances to give way.
 STEP: Final = 32
-#: Slices up to this size are read rather than only checked to be in memory, as they are about to be
-#: sent.
+#: Slices up to this size are read, not only checked to be in memory: they are about to be sent.
 _KEPT_BYTES_MAX: Final = 8 * 1024
 
 
@@ -165,6 +164,7 @@ class Fetch:
 
     def refused(self, error: KafkaError, topic: bytes, index: int) -> Answer:
         """The answer for a partition that this broker does not lead, or does not know."""
+        note_failed(self.context, error.code.value, topic, by_id=self.by_id)
         if error.code in _UNSEEN:
             return failed(error.code, ())
         return failed(error.code, None, self._leader(error.code, topic, index, is_hosted=False))
@@ -173,6 +173,7 @@ class Fetch:
         """The answer with an error for a partition of this broker, with the leader if the client
         has an older epoch.
         """
+        note_failed(self.context, answer[0], topic, by_id=self.by_id)
         leader = self._leader(ErrorCode(answer[0]), topic, index, is_hosted=True)
         return answer if leader is None else (*answer[:6], leader)
 
@@ -298,7 +299,7 @@ class Fetch:
         return self.later(later)
 
     def later(self, later: LaterParts | None = None) -> LaterParts:
-        """The `Later` that the answer will settle: the given one, or a new one."""
+        """The given `Later`, or a new one, which the answer will settle."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
@@ -348,6 +349,8 @@ class Fetch:
         except KafkaError:
             return  # the next pass finds the error
         answer = await self.broker.threads.reading(_look, self.reading, partition, wanted)
+        if answer[0]:
+            note_failed(self.context, answer[0], partition.topic_id.bytes, by_id=True)
         self.reading.take(answer)
         self.put_cold(answer)
 
@@ -463,8 +466,7 @@ class Fetch:
         if not self._is_over:
             self._is_over = True
             self.over(is_answered=is_answered)
-            # Slices that are not sent are closed by their last user: perhaps a thread
-            # that still reads one.
+            # Slices that are not sent are closed by their last user, perhaps a thread.
             self.answers = []
 
     def _settle(self, parts: Parts | None, error: Exception | None = None) -> None:
@@ -489,6 +491,7 @@ class Fetch:
         if header.api_version < _SESSIONS_FROM:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:
+            self.context.errors[code] += 1
             self._settle(self.writer.frame(header.correlation_id, 0, [], error=code.value))
 
 

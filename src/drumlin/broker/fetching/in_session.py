@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.fetch_sessions.partition_read import has_records, sent_to_follower
+from drumlin.broker.fetch_sessions.partition_read import has_records, note_sent
 from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.loop.garbage import settled
@@ -321,11 +321,10 @@ class SessionFetch(Fetch):
 
     def _write_some(self, pieces: list[Any], told: list[tuple[Watched, Answer]]) -> None:
         """Add partitions of a topic to a response's pieces."""
-        session = self._the_session
+        session, traffic = self._the_session, self.broker.traffic
         for watched, answer in told:
             watched.reported(answer)
-            if self.is_follower:
-                sent_to_follower(watched.partition, answer)
+            note_sent(traffic, watched.partition, answer, to_follower=self.is_follower)
             if self._is_incremental and has_records(answer):
                 session.to_the_back(watched)
         self.writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.fetch_sessions.partition_read import sent_to_follower
+from drumlin.broker.fetch_sessions.partition_read import has_records, note_sent
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting_room import Waiter, WaitingRoom
 from drumlin.turns import give_way
@@ -134,10 +135,15 @@ class PlainFetch(Fetch):
 
     def _note_sent(self, topic: bytes, parts: Sequence[Wanted], at: int) -> None:
         """Write the answers for partitions of a topic, which begin at answer number `at`."""
-        if self.is_follower:
-            found = self.partitions_of(topic)
-            for number, wanted in enumerate(parts, at):
-                sent_to_follower(found.get(wanted[0]), self.answers[number])
+        if not self.reading.read_bytes:
+            return
+        traffic, is_follower = self.broker.traffic, self.is_follower
+        for number, wanted in enumerate(parts, at):
+            answer = self.answers[number]
+            if has_records(answer):
+                with contextlib.suppress(KafkaError):  # it has been removed meanwhile
+                    partition = self.find(topic, wanted)
+                    note_sent(traffic, partition, answer, to_follower=is_follower)
 
     def _write_at_once(self) -> Parts:
         writer, answers = self.writer, iter(self.answers)

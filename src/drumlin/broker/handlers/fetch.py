@@ -87,6 +87,7 @@ class _LargeFetch:
             self.later.settle(None, error)
         except KafkaError as error:
             header = context.header
+            context.errors[error.code] += 1
             answers = fetch_answers(header.api_version)
             self.later.settle(answers.frame(header.correlation_id, 0, [], error=error.code.value))
         except Exception as error:  # noqa: BLE001  the connection handles it

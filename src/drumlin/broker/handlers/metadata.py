@@ -214,6 +214,7 @@ async def _respond(
     variant = context.broker.topic_pieces.variant(version)
     pieces = []
     for topic_id in plan.unknown_ids:
+        context.errors[ErrorCode.unknown_topic_id] += 1
         pieces.append(_error(version, ErrorCode.unknown_topic_id, None, topic_id))
         await give_way()
     for topic in plan.topics:
@@ -232,9 +233,12 @@ async def _respond(
         operations = OPERATIONS_NOT_ASKED
         if tells_operations:
             operations = context.operations(Kind.TOPIC, name)
+        context.errors[code] += 1
         pieces.append(_error(version, code, name, None, operations))
         await give_way()
-    pieces += await _denials(version, plan)
+    denials = await _denials(version, plan)
+    context.errors[ErrorCode.topic_authorization_failed] += len(denials)
+    pieces += denials
     return MetadataResponse(
         throttle_time=ZERO,
         brokers=tuple(

@@ -28,8 +28,11 @@ from drumlin.broker.metrics.clock import measure_clock
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
+from drumlin.broker.metrics.groups import Coordinating, Groups
+from drumlin.broker.metrics.logs import begin_to_measure_logs
+from drumlin.broker.metrics.process import begin_to_measure_process
 from drumlin.broker.metrics.replication import measure_replication
-from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.metrics.traffic import Listening, begin_to_measure_traffic
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
@@ -41,11 +44,21 @@ T = TypeVar("T")
 _Act = Callable[[PartitionLog], Awaitable[dict[str, Any]]]
 
 
-class Operated(BrokerData, Protocol):
+class Holding(Listening, Protocol):
+    """The server, which knows the memory of requests."""
+
+    @property
+    def request_memory_bytes(self) -> int: ...
+
+
+class Operated(Coordinating, Protocol):
     """The parts of a broker that its operator can inspect or trigger."""
 
     cleaning: Cleaning
     replicas: Replicas
+
+    @property
+    def server(self) -> Holding: ...
 
 
 class Endpoints:
@@ -57,6 +70,11 @@ class Endpoints:
         self.metrics.add(self._measure_compaction)
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
         self.metrics.add(lambda: measure_clock(broker.clock))
+        self.metrics.add_begun(lambda: begin_to_measure_traffic(broker))
+        self.metrics.add_begun(lambda: begin_to_measure_logs(broker))
+        groups = Groups(broker)
+        self.metrics.add_prepared(groups.prepare, groups.begin)
+        self.metrics.add_begun(lambda: begin_to_measure_process(broker.server.request_memory_bytes))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
@@ -106,7 +124,8 @@ class Endpoints:
 
     async def measures(self) -> list[Measure]:
         """All current measures."""
-        return await self._look(lambda: list(self.metrics.collect()))
+        source = await self.metrics.begin()
+        return await self._look(lambda: list(source()))
 
     async def stop(self) -> None:
         """Close all servers, and remove the socket."""
@@ -119,7 +138,8 @@ class Endpoints:
     # -- looking -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        page = await self._look(lambda: write_metrics(self.metrics.collect()))
+        source = await self.metrics.begin()
+        page = await self._look(lambda: write_metrics(source()))
         return Response(page, CONTENT_TYPE)
 
     def _measure_compaction(self) -> Iterable[Measure]:

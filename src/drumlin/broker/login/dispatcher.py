@@ -231,6 +231,7 @@ class LoginDispatcher:
         )
         self._exchange, self._state = None, _State.LET_IN
         connection.let_in(session)
+        connection.counts.logins += 1
         AUDIT.login(session, self._mechanism)
         if ends_at_s is None:
             connection.router = self._router
@@ -238,6 +239,7 @@ class LoginDispatcher:
 
     def _tell(self, connection: Connection, refusal: LoginRefused) -> None:
         listener = self._settings.listener
+        connection.counts.failed_logins += 1
         AUDIT.failed_login(
             connection.peer_host, listener, self._mechanism, refusal.user, refusal.why
         )

@@ -22,6 +22,7 @@ from drumlin.broker.login.unasked import UnaskedDispatcher
 from drumlin.broker.net.channel import Channel, NotLetIn, PlainChannel
 from drumlin.broker.net.tls_channel import TlsChannel
 from drumlin.broker.rights.session import ANONYMOUS, Session
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.config.config_error import ConfigError
 from drumlin.peer.security.settings import SecurityOptionError
 
@@ -49,7 +50,7 @@ class Door:
         Raises:
             ConfigError: the listener's settings are not valid.
         """
-        self.listener = listener
+        self.listener, self.counts = listener, ListenerCounts()
         self._login: LoginSettings | None = None
         #: The login of brokers of this machine, if other peers need none.
         self._brokers_login: LoginSettings | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.loop.measures import Kind, Measure
+from drumlin.broker.loop.measures import INFINITE, SUM, Kind, Measure
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -23,6 +23,21 @@ def write_metrics(measures: Iterable[Measure]) -> bytes:
     return generate_latest(registry)
 
 
+def _histogram(measure: Measure) -> Metric:
+    from prometheus_client.metrics_core import Metric
+
+    family = Metric(measure.name, measure.documentation, measure.kind.value)
+    for values, value in measure.samples:
+        labels, bound = dict(zip(measure.labels, values[:-1], strict=False)), values[-1]
+        if bound == SUM:
+            family.add_sample(f"{measure.name}_sum", labels, value)
+            continue
+        family.add_sample(f"{measure.name}_bucket", {**labels, "le": bound}, value)
+        if bound == INFINITE:
+            family.add_sample(f"{measure.name}_count", labels, value)
+    return family
+
+
 class _Collector:
     """The collector that the library calls for metrics."""
 
@@ -34,6 +49,9 @@ class _Collector:
 
         families = {Kind.GAUGE: GaugeMetricFamily, Kind.COUNTER: CounterMetricFamily}
         for measure in self._measures:
+            if measure.kind is Kind.HISTOGRAM:
+                yield _histogram(measure)
+                continue
             family = families[measure.kind](
                 measure.name, measure.documentation, labels=measure.labels
             )

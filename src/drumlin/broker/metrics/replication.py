@@ -15,6 +15,7 @@ from drumlin.metadata.image import NO_LEADER
 from drumlin.replication.partition import Partition
 
 _PREFIX: Final = "drumlin_replication_"
+_CLUSTER: Final = "drumlin_cluster_"
 
 
 @dataclass(slots=True)
@@ -24,8 +25,11 @@ class Standing:
     led: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    at_min_isr: int = 0
+    not_preferred: int = 0
     followed: int = 0
     lag_max: int = 0
+    existing: int = 0
     offline: int = 0
     offline_replicas: int = 0
 
@@ -37,9 +41,13 @@ def standing_of(broker: BrokerData) -> Standing:
         found.led += 1
         found.under_replicated += partition.isr_size < partition.replica_count
         found.under_min_isr += partition.is_under_min_isr
+        found.at_min_isr += partition.isr_size == partition.config.min_insync_replicas
         found.lag_max = max(found.lag_max, _lag(partition))
     for topic in list(broker.metadata.image.topics.values()):
-        found.offline += sum(each.leader == NO_LEADER for each in topic.partitions)
+        for each in topic.partitions:
+            found.existing += 1
+            found.offline += each.leader == NO_LEADER
+            found.not_preferred += each.leader not in (NO_LEADER, each.replicas[0])
     failed = {
         (each.topic, each.partition) for each in broker.logs if not each.log_directory.is_readable
     }
@@ -71,6 +79,14 @@ def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator
             standing.under_min_isr,
             "Partitions led here that take nothing with acks=all, for want of in-sync replicas.",
         ),
+        "at_min_isr_partitions": (
+            standing.at_min_isr,
+            "Partitions led here with as many in-sync replicas as acks=all needs, and no more.",
+        ),
+        "not_preferred_leader_partitions": (
+            standing.not_preferred,
+            "Partitions of the cluster that another replica leads than the preferred one.",
+        ),
         "offline_partitions": (standing.offline, "Partitions of the cluster without a leader."),
         "offline_replicas": (
             standing.offline_replicas,
@@ -89,6 +105,9 @@ def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator
     for name, (value, documentation) in gauges.items():
         samples = (Sample((), float(value)),)
         yield Measure(_PREFIX + name, Kind.GAUGE, documentation, (), samples)
+    for name, number in (("topics", len(image.topics)), ("partitions", standing.existing)):
+        samples = (Sample((), float(number)),)
+        yield Measure(_CLUSTER + name, Kind.GAUGE, f"All {name} of the cluster.", (), samples)
     counters = {
         "isr_joins": (isr_changes.grown, "Replicas that came into an ISR of a partition led here."),
         "isr_leaves": (isr_changes.shrunk, "Replicas that fell out of one."),

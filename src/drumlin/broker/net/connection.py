@@ -26,12 +26,14 @@ from typing import Final, Protocol
 
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
 from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.door import Door
 from drumlin.broker.net.muting import Muting
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
 from drumlin.broker.net.slot import Slot
 from drumlin.broker.rights.session import NOBODY, Session
+from drumlin.broker.traffic.request_counts import Timed, Timing
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
@@ -75,19 +77,6 @@ class Dispatcher(Protocol):
         """Run `read`, which needs the disk, in a thread."""
 
 
-class Door(Protocol):
-    """The authentication of one listener's connections."""
-
-    listener: str
-
-    def greet(self, connection: Connection, channel: Channel) -> None:
-        """Let the peer of an open channel in, or begin its login.
-
-        Raises:
-            NotLetIn: the peer cannot be let in.
-        """
-
-
 class Connection:
     """Reads requests, passes them to the router and sends the answers, until `close`."""
 
@@ -117,7 +106,7 @@ class Connection:
         self._memory = memory
         self._in_flight_bytes = 0  # of requests that are started and not answered
         self._answered_bytes = 0  # of answers that wait for earlier answers
-        self._received_bytes = 0
+        self.received_bytes = 0
         self._counted = False  # whether the shared budget counts this connection
         self._backlog: deque[memoryview] = deque()  # frames received and not yet started
         self._slots: deque[Slot] = deque()  # started and not yet handed to the outbox
@@ -134,6 +123,8 @@ class Connection:
         self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False
         self.last_active = self._loop.time()
+        self.listener, self.counts = door.listener, door.counts
+        self._timing = Timing(self.last_active)
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         self._when_closed: list[Callable[[], None]] = []
         door.greet(self, channel)
@@ -208,7 +199,7 @@ class Connection:
                 if count == 0:
                     self.close(None)
                     return
-                self._received_bytes += count
+                self.received_bytes += count
                 self._backlog.extend(self._reader.received(count))
                 if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
                     break
@@ -218,6 +209,7 @@ class Connection:
             self.close(error)
             return
         if self._backlog:
+            self._timing.arrived_s = self.last_active
             self._start_requests()
         elif not self._within_budget():
             self._pause_reading()
@@ -239,9 +231,14 @@ class Connection:
         return self._memory.hold(self, held, complete + reader.announced_bytes)
 
     @property
+    def sent_bytes(self) -> int:
+        """Bytes sent to the peer since the connection began."""
+        return self._outbox.sent_bytes
+
+    @property
     def moved_bytes(self) -> int:
         """Bytes received from the peer and sent to it since the connection began."""
-        return self._received_bytes + self._outbox.sent_bytes
+        return self.received_bytes + self.sent_bytes
 
     @property
     def awaits_peer(self) -> bool:
@@ -262,19 +259,23 @@ class Connection:
     def _start_requests(self) -> None:
         """Start the requests that may start, then send the answers that are ready."""
         try:
-            ends_at = begin_turn(self._loop)
-            while self._backlog and self._may_start() and time.monotonic() < ends_at:
+            ends_at, now_s = begin_turn(self._loop), time.monotonic()
+            while self._backlog and self._may_start() and now_s < ends_at:
                 if not self.router.is_prepared(self._backlog[0], self._prepared):
                     self._awaits_preparation = True
                     break
                 frame = self._backlog.popleft()
                 answer = self.router.dispatch(self, frame)
+                timed = self._timing.begun(self.counts.of_frame(frame), now_s)
+                now_s = timed[2]
                 if isinstance(answer, Later):
-                    self._await(answer, frame)
+                    self._await(answer, frame, timed)
                 elif self._slots:
-                    self._answered(self._new_slot(None, frame), answer)
-                elif answer:  # it is ready, and all earlier answers are sent
-                    self._outbox.put(answer)
+                    self._answered(self._new_slot(None, frame, timed), answer)
+                else:  # it is ready, and all earlier answers are sent
+                    if answer:
+                        self._outbox.put(answer)
+                    self._timing.ready(timed)
             self.router.finish_woken()
             self._send()
             if not self.closed:
@@ -318,15 +319,15 @@ class Connection:
             return True
         return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
 
-    def _new_slot(self, later: LaterParts | None, frame: memoryview) -> Slot:
+    def _new_slot(self, later: LaterParts | None, frame: memoryview, timed: Timed) -> Slot:
         """A place for an answer that is not ready, or that has to wait for earlier ones."""
-        slot = Slot(later, len(frame))
+        slot = Slot(later, len(frame), timed)
         self._in_flight_bytes += len(frame)
         self._slots.append(slot)
         return slot
 
-    def _await(self, later: LaterParts, frame: memoryview) -> None:
-        later.when_settled(partial(self._settled, self._new_slot(later, frame)))
+    def _await(self, later: LaterParts, frame: memoryview, timed: Timed) -> None:
+        later.when_settled(partial(self._settled, self._new_slot(later, frame, timed)))
 
     def _settled(self, slot: Slot, later: LaterParts) -> None:
         """Handle a settled answer, perhaps while another connection is being served."""
@@ -342,8 +343,9 @@ class Connection:
 
     def _answered(self, slot: Slot, parts: Parts | None) -> None:
         """Keep an answer until those before it are sent."""
-        slot.parts = parts
-        slot.done = True
+        slot.parts, slot.done = parts, True
+        if slot.later is not None:
+            slot.timed = self._timing.answered(slot.timed)
         slot.answer_bytes = sum(len(part) for part in parts or () if not hasattr(part, "fileno"))
         self._answered_bytes += slot.answer_bytes
 
@@ -357,6 +359,7 @@ class Connection:
             self._answered_bytes -= slot.answer_bytes
             if slot.parts:
                 self._outbox.put(slot.parts)
+            self._timing.ready(slot.timed)
         self._flush(is_our_turn=is_our_turn)
 
     def _flush(self, *, is_our_turn: bool = False) -> None:
@@ -381,6 +384,7 @@ class Connection:
         except KafkaError as error:
             self.close(error)
             return
+        self._timing.sent(drained)
         if drained and self._is_finishing and not self._slots:
             self.close(None)
             return
@@ -480,6 +484,7 @@ class Connection:
             release(slot.parts)
         self._slots.clear()
         self._backlog.clear()
+        self.counts.left(self.received_bytes, self.sent_bytes)
         self._outbox.close()
         self._channel.close()
         if self._counted:

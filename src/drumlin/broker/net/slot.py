@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumlin.broker.loop.later import LaterParts, Parts
+from drumlin.broker.traffic.request_counts import Timed
 
 
 class Slot:
@@ -15,10 +16,12 @@ class Slot:
         "lets_pass",
         "parts",
         "request_bytes",
+        "timed",
     )
 
-    def __init__(self, later: LaterParts | None, request_bytes: int) -> None:
+    def __init__(self, later: LaterParts | None, request_bytes: int, timed: Timed) -> None:
         self.later = later
+        self.timed = timed
         self.lets_pass = later is not None and later.lets_pass
         self.request_bytes = request_bytes
         self.done = False

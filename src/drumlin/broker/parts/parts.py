@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from drumlin.broker.peers.transactions import RemoteTransactions
     from drumlin.broker.quotas.client_quotas import ClientQuotas
     from drumlin.broker.rights.authorizer import Authorizer
+    from drumlin.broker.traffic.topic_counts import TrafficByTopic
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
     from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
@@ -75,6 +76,7 @@ class BrokerData(Protocol):
     flushes: Flushes
     change_overs: ChangeOvers
     peers: Peers
+    traffic: TrafficByTopic
 
     @property
     def renewal(self) -> Certificates: ...

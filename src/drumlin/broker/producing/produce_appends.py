@@ -206,7 +206,7 @@ class ProduceAppends:
                 return None
             acks = self._request.acks
             result = partition.append_as_leader(batch, acks, now_ms, verification)
-            return self._appended(partition, result)
+            return self._appended(partition, result, len(batch.buffer))
         except KafkaError as error:
             return self._refused(error, partition, part)
 
@@ -232,12 +232,13 @@ class ProduceAppends:
             partition = self._find(part)
             acks = self._request.acks
             result = partition.append_as_leader(batch, acks, now_ms, verification)
-            return self._appended(partition, result)
+            return self._appended(partition, result, len(batch.buffer))
         except KafkaError as error:
             return self._refused(error, partition, part)
 
     def _refused(self, error: KafkaError, partition: Partition | None, part: Part) -> Refused:
         refused = _refused(error, partition)
+        self._note_refused(error.code, part[0])
         if error.code in MISLED and self._context.version >= LEADERS_FROM:
             by_id = self._context.version >= TOPIC_IDS_FROM
             leader = current_leader(self._broker, part[0], part[1], by_id=by_id)
@@ -245,6 +246,12 @@ class ProduceAppends:
                 self._leaders.add(leader)
             return refused._replace(leader=leader)
         return refused
+
+    def _note_refused(self, code: ErrorCode, topic: bytes) -> None:
+        self._context.errors[code] += 1
+        by_id = self._context.version >= TOPIC_IDS_FROM
+        image = self._broker.metadata.image
+        self._broker.traffic.known(image, topic, by_id=by_id).failed_produces += 1
 
     def _find(self, part: Part) -> Partition:
         topic, index, _ = part
@@ -284,7 +291,11 @@ class ProduceAppends:
             raise KafkaError(ErrorCode.invalid_required_acks)
         return records
 
-    def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
+    def _appended(self, partition: Partition, result: AppendResult, size: int) -> Outcome:
+        if not result.is_duplicate:
+            traffic = self._broker.traffic[partition.topic]
+            traffic.in_records += result.last_offset - result.base_offset + 1
+            traffic.in_bytes += size
         if self._request.acks == ACKS_ALL and partition.awaits_replicas:
             self._confirm().replicate(len(self._outcomes), partition)
         if partition.is_flush_due:
@@ -321,6 +332,8 @@ class ProduceAppends:
         """Refuse the whole request; with acks=0, which has no response, the connection is
         closed."""
         self._outcomes = [refusal] * len(self._parts)
+        for topic, _, _ in self._parts:
+            self._note_refused(refusal.code, topic)
         return self._answer()
 
     def _answer(self) -> Parts | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from drumlin.broker.loop.later import Later, LaterParts, Parts
 from drumlin.broker.quotas.client_quotas import ClientQuotas, user_of
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.wire.apis import NAMES
 from drumlin.wire.messages import RequestHeader, parse_request_header
 from drumlin.wire.throttle_times import throttle_ms_in, with_throttle_ms
@@ -40,6 +41,8 @@ class Metered(Protocol):
     session: Session
     #: Whether another broker replicates over this connection.
     is_replicas: bool
+
+    counts: ListenerCounts
 
     def mute(self, throttle_ms: int) -> None:
         """Read nothing and start no request for this time."""
@@ -116,12 +119,18 @@ class Meter:
         if self._api == _PRODUCE:
             throttle_ms = quotas.produced.record(*client, self._frame_bytes, now_ms)
         if parts is None:
-            self._connection.mute(throttle_ms)
+            self._mute(throttle_ms)
             return None
         percent = self.spent_ns / _NS_PER_PERCENT
         throttle_ms = max(throttle_ms, quotas.request_time.record(*client, percent, now_ms))
         told_ms = throttle_ms_in(self._api, header.api_version, parts)
-        self._connection.mute(max(throttle_ms, told_ms))
+        self._mute(max(throttle_ms, told_ms))
         if throttle_ms <= told_ms:
             return parts
         return with_throttle_ms(self._api, header.api_version, parts, throttle_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        connection = self._connection
+        connection.mute(throttle_ms)
+        if throttle_ms:
+            connection.counts.of_key(self._header.api_key).throttled_s += throttle_ms / 1000

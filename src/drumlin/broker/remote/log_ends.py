@@ -5,12 +5,13 @@ Requests to one broker are batched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
 from drumlin.broker.parts.parts import BrokerData
-from drumlin.broker.peers.partitions import AT_ONCE, by_topic
+from drumlin.broker.peers.partitions import AT_ONCE, by_topic, in_pieces
 from drumlin.broker.peers.peers import not_asked
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.image import NO_LEADER
@@ -29,6 +30,8 @@ _LATEST: Final = -1
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _TIMEOUT: Final = timedelta(seconds=30)
+#: The time that somebody waits for who can do without an answer.
+_SOON_S: Final = 2.0
 _UNKNOWN: Final = (ErrorCode.unknown_server_error, -1)
 
 
@@ -58,6 +61,32 @@ class LogEnds:
         if code is not ErrorCode.none:
             raise KafkaError(code)
         return offset
+
+    async def high_watermarks(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Those of partitions that other brokers lead, without what is not known soon."""
+        topics, asked = self._broker.metadata.image.topics, dict[int, list[TopicPartition]]()
+        for topic, index in partitions:
+            state = None if topic not in topics else topics[topic].partition(index)
+            if state is not None and state.leader not in (NO_LEADER, self._broker.node_id):
+                asked.setdefault(state.leader, []).append((topic, index))
+        questions = {
+            asyncio.ensure_future(self._ask(node_id, some)): some
+            for node_id, those in asked.items()
+            for some in in_pieces(those)
+        }
+        if not questions:
+            return {}
+        done, late = await asyncio.wait(questions, timeout=_SOON_S)
+        for question in late:
+            question.cancel()
+        found = {}
+        for question in done:
+            if question.exception() is None:
+                answers = zip(questions[question], question.result(), strict=True)
+                found.update({key: offset for key, (code, offset) in answers if not code})
+        return found
 
     async def close(self) -> None:
         await self._questions.close()

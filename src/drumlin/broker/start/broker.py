@@ -61,6 +61,7 @@ from drumlin.broker.start.startup import (
 )
 from drumlin.broker.topics.state_topics import StateLogs, state_topic
 from drumlin.broker.topics.topic_pieces import TopicPieces
+from drumlin.broker.traffic.topic_counts import TrafficByTopic
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
@@ -73,7 +74,7 @@ from drumlin.coordination.share.state.states import ShareStates
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from drumlin.metadata.store.changes import Change, ConfigsChanged
+from drumlin.metadata.store.changes import Change, ConfigsChanged, TopicDeleted
 from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.all_logs.log_directories import LogDirectories
@@ -109,7 +110,7 @@ class Broker:
         self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.background)
-        self.authorizer = authorizer_of(config)
+        self.authorizer, self.traffic = authorizer_of(config), _traffic(config)
         self.delegation_tokens = tokens_of(config, lambda: self.metadata.image)
         self.client_quotas = ClientQuotas(config, clock)
         self.quotas: ClientQuotas | None = None
@@ -278,6 +279,7 @@ class Broker:
         metadata.on_change(self.shares.on_change)
         metadata.on_change(self.cleaning.on_change)
         metadata.on_change(self.topic_pieces.on_change)
+        metadata.on_change(self._follow_topics)
         for coordinator in self.coordinators.values():
             coordinator.start()
         await self._start_endpoints(is_alone=is_alone)
@@ -327,6 +329,10 @@ class Broker:
         is_one_of_many = len(config.listeners) > 1
         exempt = config.inter_broker_listener_name if is_one_of_many else None
         self.client_quotas.connections.limit(rates, exempt)
+
+    def _follow_topics(self, change: Change) -> None:
+        if isinstance(change, TopicDeleted):
+            self.traffic.forget(change.topic.name)
 
     def _follow_quotas(self, change: Change) -> None:
         self.client_quotas.follow(change)
@@ -392,6 +398,10 @@ class Broker:
 
 def _fetch_sessions(config: BrokerConfig, clock: Clock, background: Background) -> FetchSessions:
     return FetchSessions(config.max_incremental_fetch_session_cache_slots, clock, background.spawn)
+
+
+def _traffic(config: BrokerConfig) -> TrafficByTopic:
+    return TrafficByTopic(config.drumlin_metrics_topics, config.drumlin_metrics_topics_max)
 
 
 def _limits(config: BrokerConfig) -> ConnectionLimits:

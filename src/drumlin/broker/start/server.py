@@ -28,6 +28,7 @@ from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.quotas.connection_rates import ConnectionRates
 from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _log = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class Server:
             if refusal is None:
                 pause_ms = self._take(sock, listening, address[0])
             else:
-                self._log_refusal(address[0], refusal)
+                self._refused(listening, address[0], refusal)
                 sock.close()
             if pause_ms:
                 self._accept_later(listening, pause_ms / 1000)
@@ -161,14 +162,16 @@ class Server:
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         delay_ms = self._rates.delay_ms(host, now_ms)
         if delay_ms:
-            self._turn_back(sock, host, delay_ms)
+            self._refused(
+                listening, host, "the quota connection_creation_rate of its address is used up"
+            )
+            self._turn_back(sock, delay_ms)
             return 0
         self._admit(sock, listening, host)
         return self._rates.pause_ms(self._sockets[listening].name, now_ms)
 
-    def _turn_back(self, sock: socket.socket, host: str, delay_ms: int) -> None:
+    def _turn_back(self, sock: socket.socket, delay_ms: int) -> None:
         """Close a connection after a delay, as its client would connect again at once."""
-        self._log_refusal(host, "the quota connection_creation_rate of its address is used up")
         if len(self._waiting_to_leave) >= _WAITING_TO_LEAVE_MAX:
             sock.close()
             return
@@ -199,6 +202,10 @@ class Server:
             return f"max.connections.per.ip={allowed} reached"
         return None
 
+    def _refused(self, listening: socket.socket, host: str, why: str) -> None:
+        self._doors[self._sockets[listening].name].counts.refused += 1
+        self._log_refusal(host, why)
+
     def _log_refusal(self, host: str, why: str) -> None:
         # Log the first, and then each power of two: a flood must not fill a disk.
         if len(self._refusals) >= _REFUSED_MAX and host not in self._refusals:
@@ -223,6 +230,7 @@ class Server:
             return
         self._per_ip[host] += 1
         self._count += 1
+        door.counts.opened += 1
         if channel.is_open:
             self._connect(door, channel)
             return
@@ -234,7 +242,7 @@ class Server:
                 on_end=partial(self._turned_away, door),
             )
         except OSError:  # the loop cannot watch it
-            self._give_up(channel)
+            self._give_up(door, channel)
             return
         self._add_stranger(handshake)
 
@@ -255,19 +263,20 @@ class Server:
             AUDIT.failed_handshake(
                 channel.peer_host, door.listener, "no rule has a name for its certificate"
             )
-            self._give_up(channel)
+            door.counts.failed_handshakes += 1
+            self._give_up(door, channel)
             return
         except OSError:  # the loop cannot watch it
-            self._give_up(channel)
+            self._give_up(door, channel)
             return
         self._connections.add(connection)
         self._has_none.clear()
         if connection.is_stranger:
             self._add_stranger(connection)
 
-    def _give_up(self, channel: Channel) -> None:
+    def _give_up(self, door: Door, channel: Channel) -> None:
         channel.close()
-        self._leave(channel.peer_host)
+        self._leave(channel.peer_host, door.counts)
 
     def _opened(self, door: Door, handshake: Handshake, channel: Channel) -> None:
         self._strangers.pop(handshake, None)
@@ -278,9 +287,10 @@ class Server:
     ) -> None:
         """Forget a peer whose handshake has failed; it was dismissed if the reason is text."""
         self._strangers.pop(handshake, None)
-        self._leave(handshake.peer_host)
+        self._leave(handshake.peer_host, door.counts)
         if reason is None:
             return
+        door.counts.failed_handshakes += 1
         if not isinstance(reason, (ConnectionError, str)):
             self._log_refusal(handshake.peer_host, f"the TLS handshake has failed: {reason}")
         AUDIT.failed_handshake(handshake.peer_host, door.listener, why_failed(reason))
@@ -304,13 +314,27 @@ class Server:
         self._strangers.pop(connection, None)
         if not self._connections:
             self._has_none.set()
-        self._leave(connection.peer_host)
+        self._leave(connection.peer_host, connection.counts)
 
-    def _leave(self, host: str) -> None:
+    def _leave(self, host: str, counts: ListenerCounts) -> None:
         self._count -= 1
+        counts.closed += 1
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
+
+    def traffic(self) -> dict[str, ListenerCounts]:
+        """The counts of all listeners, by name, without the bytes of open connections."""
+        return {name: door.counts for name, door in self._doors.items()}
+
+    @property
+    def request_memory_bytes(self) -> int:
+        """The memory that large requests hold now."""
+        return self._memory.held_bytes + self._memory_of_strangers.held_bytes
+
+    def open_connections(self) -> list[Connection]:
+        """All open connections now."""
+        return list(self._connections)
 
     @property
     def is_serving(self) -> bool:

@@ -44,6 +44,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 from drumlin.coordination.groups.every_kind.states import Deadline
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
+from drumlin.coordination.groups.offsets.offsets import TopicOffsets
 from drumlin.coordination.groups.shard.by_kind import expire
 from drumlin.coordination.groups.shard.dropped_groups import unloading
 from drumlin.coordination.groups.shard.log import LoadedPartition, load
@@ -401,6 +402,16 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         self._check_active()
         return [group for shard in self._partitions.shards() for group in shard.groups.values()]
+
+    def committed(self) -> Iterator[tuple[str, dict[str, TopicOffsets]]]:
+        """The committed offsets of all groups here, by topic; the caller must not change them.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._check_active()
+        for shard in self._partitions.shards():
+            yield from shard.offsets.groups().items()
 
     def group(self, group_id: str) -> AnyGroup:
         """The group, of any kind.

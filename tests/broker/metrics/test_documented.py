@@ -1,0 +1,53 @@
+"""What `docs/metrics.md` lists is what a broker serves."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from broker.metrics.watched import Watched
+
+pytestmark = pytest.mark.clients
+
+_DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def _documented() -> dict[str, tuple[str, ...]]:
+    """The labels of each metric in the tables."""
+    found: dict[str, tuple[str, ...]] = {}
+    for names, labels in re.findall(
+        r"^\| (`(?:drumlin|process)_[^|]*) \| ([^|]*)\|", _DOCUMENT.read_text(), re.MULTILINE
+    ):
+        for name in re.findall(r"`([a-z_]+)`", names):
+            assert name not in found, f"{name} is there twice"
+            found[name] = tuple(filter(None, re.split(r"[, ]+", labels.strip())))
+    return found
+
+
+def _served(port: int) -> dict[str, set[tuple[str, ...]]]:
+    """The labels of each metric that has a value, by the name that its help has."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+        text = page.read().decode()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    found: dict[str, set[tuple[str, ...]]] = {name: set() for name in kinds}
+    for name, labels in re.findall(
+        r"^((?:drumlin|process)_[a-z_]+)(?:\{(.*)\})? \S+$", text, re.MULTILINE
+    ):
+        base = name if name in kinds else re.sub("_(bucket|count|sum)$", "", name)
+        assert base in kinds, f"{name} has no type"
+        known = re.findall(r'(\w+)="', labels)
+        found[base].add(tuple(sorted(set(known) - {"le"})))
+    return found
+
+
+def test_every_metric_is_documented_and_served(watched: Watched) -> None:
+    watched.create("listed", partitions=2)
+    watched.produce("listed", 3)
+    watched.read("listed", 3)
+    documented, served = _documented(), _served(watched.port)
+    assert served.keys() == documented.keys()
+    for name, labels in served.items():
+        assert labels <= {tuple(sorted(documented[name]))}, name
