@@ -152,6 +152,7 @@ LAYERS: Final = {
     "spark": "source and sink for Spark",
     "broker": "sockets, routing, a file per API",
     "state": "a process's keyed state, whose memory is a compacted topic",
+    "aio": "the client for asyncio",
     "lowlevel": "what programs of many processes need of the client",
     "metrics_server": "metrics of commands that run for long",
     "securing": "a server's own certificate authority, its administrator and its users",

@@ -239,7 +239,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
 
 
 @pytest.mark.parametrize(
-    "name", ["docs/client.md", "docs/compaction.md", "docs/keyed-state.md", "docs/tables.md"]
+    "name",
+    [
+        "docs/aio.md",
+        "docs/client.md",
+        "docs/compaction.md",
+        "docs/keyed-state.md",
+        "docs/tables.md",
+    ],
 )
 def test_snippets_run(broker: DrumlinServer, name: str) -> None:
     """The programs without Spark, one after the other, as a reader would type them."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.version import __version__
 
 if TYPE_CHECKING:
+    from drumlin import aio as aio
     from drumlin import lowlevel as lowlevel
     from drumlin import security as security
     from drumlin import state as state
@@ -157,8 +158,9 @@ _DEFINED_IN: Final = {
     "drumlin.serving.materializing": ("Progress",),
     "drumlin.serving.target": ("TargetRefused",),
 }
-#: Public modules: security of connections, states kept in logs, and calls that few programs need.
-_BEHIND_DOORS: Final = ("lowlevel", "security", "state")
+#: Public modules: the client for asyncio, security of connections, states kept in logs, and calls
+#: that few programs need.
+_BEHIND_DOORS: Final = ("aio", "lowlevel", "security", "state")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 
 __all__ = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
@@ -21,7 +21,7 @@ class Calls:
     """Runs coroutines in the client's thread, and waits for them."""
 
     def __init__(
-        self, thread: LoopThread, connections: BrokerConnections, producer: Producer
+        self, thread: CoreLoop, connections: BrokerConnections, producer: Producer
     ) -> None:
         self._thread = thread
         self._connections = connections

@@ -22,6 +22,7 @@ from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata, to_commit
 from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.loop_thread import LoopThread
@@ -109,7 +110,13 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
     "Raises" lists the other errors of a call.
     """
 
-    def __init__(self, bootstrap: str, options: PeerOptions | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        options: PeerOptions | None = None,
+        core_loop: CoreLoop | None = None,
+    ) -> None:
+        """`core_loop`: the loop of the connections; by default one in a thread of its own."""
         options = options or PeerOptions()
         self.bootstrap = bootstrap
         self.options = options
@@ -118,8 +125,8 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         self._closing = threading.RLock()
         addresses = parse_bootstrap(bootstrap)
         connections = BrokerConnections(addresses, options)
-        thread = LoopThread(f"drumlin-client {bootstrap}")
-        super().__init__(thread, connections, Producer(connections))
+        core_loop = core_loop or LoopThread(f"drumlin-client {bootstrap}")
+        super().__init__(core_loop, connections, Producer(connections))
 
     # -- life ----------------------------------------------------------------------------
 

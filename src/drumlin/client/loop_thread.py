@@ -7,95 +7,35 @@ something else. The thread is a daemon: a program that forgets to close its clie
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
 
 T = TypeVar("T")
 
 
-class ClosedMeanwhile(ClientError):
-    """The client was closed during a call, which may have taken effect."""
-
-
-class LoopThread:
+class LoopThread(CoreLoop):
     """A thread with an event loop; it starts at once. `stop` ends it and cancels its coroutines."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._process_id = os.getpid()
-        self._lock = threading.Lock()
-        self._is_stopping = False
-        #: The future that each thread waits for in `run`.
-        self._awaited: dict[int, Future[Any]] = {}
+        super().__init__(asyncio.new_event_loop())
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     @property
-    def is_running(self) -> bool:
-        return not self._is_stopping and os.getpid() == self._process_id
-
-    @property
     def may_wait(self) -> bool:
-        """Whether the caller may wait: not in a callback, which would wait for itself."""
         return threading.current_thread() is not self._thread
 
     def check_may_wait(self) -> None:
-        """Check that the caller may wait.
-
-        Raises:
-            ClientError: in a callback.
-        """
         if not self.may_wait:
             raise ClientError(
                 "a callback in the client's own thread must not wait for the client: "
                 "it would wait for itself"
             )
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and wait for its result; an interrupt cancels it."""
-        future = self.submit(coroutine, waits=True)
-        caller = threading.get_ident()
-        self._awaited[caller] = future
-        try:
-            return future.result()
-        except CancelledError:
-            raise ClosedMeanwhile("this client was closed meanwhile") from None
-        except BaseException:
-            future.cancel()
-            raise
-        finally:
-            del self._awaited[caller]
-
-    def interrupt(self, caller: threading.Thread) -> None:
-        """Cancel another thread's call of `run`, if there is one: it raises `ClosedMeanwhile`."""
-        awaited = self._awaited.get(caller.ident or 0)
-        if awaited is not None:
-            awaited.cancel()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
-        """Run a coroutine in the loop, without waiting; with `waits`, the caller waits later."""
-        try:
-            self._check_process()
-            if waits:
-                self.check_may_wait()
-            with self._lock:
-                self._check()
-                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except ClientError:
-            coroutine.close()
-            raise
-
-    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a plain function in the loop, without waiting, and even if `stop` follows."""
-        self._check_process()
-        with self._lock:
-            self._check()
-            self._loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
         """Cancel the coroutines in the loop, and end the thread."""
@@ -109,13 +49,29 @@ class LoopThread:
         self._thread.join()
         self._loop.close()
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process_id:
-            raise ClientError("this client was opened before a fork: connect again in the child")
+    def as_caller(self, function: Callable[..., object], *arguments: object) -> None:
+        self._loop.run_in_executor(None, function, *arguments)
 
-    def _check(self) -> None:
-        if self._is_stopping:
-            raise ClientError("this client is closed")
+    # The caller's thread waits and computes: the loop goes on meanwhile.
+
+    def condition(self) -> threading.Condition:
+        return threading.Condition()
+
+    def wait(self, futures: Sequence[Future[Any]]) -> None:
+        wait(futures)
+
+    def compute(self, function: Callable[[], T], size_bytes: int) -> T:  # noqa: ARG002
+        return function()
+
+    def iterate(self, items: Iterator[T], size_bytes: int) -> Iterator[T]:  # noqa: ARG002
+        return items
+
+    def in_order(
+        self,
+        work: Callable[[T], None],
+        size_of: Callable[[T], int],  # noqa: ARG002
+    ) -> Callable[[T], None]:
+        return work
 
 
 async def _cancel_all() -> None:

@@ -111,7 +111,7 @@ class ReadingCalls(Calls):
         batches = list(self._read(topic, partitions, start, end, undecoded))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
         # All values are decoded at once, as they form one column.
-        return tables.decoded(table, decode, topic)
+        return self._thread.compute(lambda: tables.decoded(table, decode, topic), table.nbytes)
 
     @knows_kafkas_names
     def read_batches(

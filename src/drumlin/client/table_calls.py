@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from drumlin.client.arguments import STATE_BYTES
 from drumlin.client.calls import Calls
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
@@ -23,7 +23,7 @@ class TableCalls(Calls):
     """The calls that return a table, which follows its topic."""
 
     def __init__(
-        self, thread: LoopThread, connections: BrokerConnections, producer: Producer
+        self, thread: CoreLoop, connections: BrokerConnections, producer: Producer
     ) -> None:
         super().__init__(thread, connections, producer)
         self._tables: WeakSet[Table] = WeakSet()

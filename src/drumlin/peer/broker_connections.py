@@ -6,6 +6,7 @@ retries an attempt after transient errors, within a deadline. Used in one event 
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -81,10 +82,14 @@ class BrokerConnections:
         return connections
 
     async def close(self) -> None:
-        """Close all connections, including those being opened."""
-        for link in self._links.values():
-            link.close()
+        """Close all connections, including those being opened; then nothing runs for them."""
+        links = list(self._links.values())
         self._links.clear()
+        for link in links:
+            link.close()
+        openings = [link.opening for link in links if link.opening is not None]
+        await asyncio.gather(*openings, return_exceptions=True)
+        await asyncio.sleep(0)  # transports end in the loop's next turn
 
     # -- connections ---------------------------------------------------------------------
 

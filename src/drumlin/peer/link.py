@@ -48,6 +48,11 @@ class Link:
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
+    @property
+    def opening(self) -> asyncio.Task[BrokerConnection] | None:
+        """The task that opens the connection, while it does."""
+        return self._opening
+
     async def connection(self) -> BrokerConnection:
         """The connection, opened if necessary.
 

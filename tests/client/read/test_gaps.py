@@ -195,6 +195,7 @@ def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(
         await other.wait_to_fetch(48 << 20)
         wanted = OffsetRange("t", 0, 0, 10)
         stream = RangeStream(connections, wanted, "read_uncommitted", 1 << 20, memory)
+        stream.begin()
         for _ in range(10):
             await asyncio.sleep(0)
         clock.work(patience_ms / 1000 + 1)

@@ -15,8 +15,8 @@ from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.consumer.membership.membership import Duty, DutyKind
 from drumlin.client.consumer.offsets.start_offsets import Reset
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Place, check_place
 from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions
 from drumlin.peer.broker_connections import BrokerConnections
@@ -49,7 +49,7 @@ class Consumer:
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         connections: BrokerConnections,
         group: str | None,
         subscription: Subscription | None,
@@ -130,7 +130,8 @@ class Consumer:
         piece, position = found
         reading, self._reading = self._reading, None  # dropped if an exception interrupts this
         if reading is None or reading[0] is not piece:
-            reading = (piece, decode(piece, position, self._options))
+            decoding = decode(piece, position, self._options)
+            reading = (piece, self._thread.iterate(decoding, len(piece.records)))
             if self._on_gap is not None and _has_gap(found):
                 self._on_gap(piece.place)
         decoded = next(reading[1])
@@ -366,11 +367,8 @@ class Consumer:
         raise TypeError("a Consumer belongs to its client and its thread")
 
     def _call(self, function: Callable[[], T]) -> T:
-        async def call() -> T:
-            return function()
-
         with translated():
-            return self._thread.run(call())
+            return self._thread.call(function)
 
 
 def _has_gap(found: Readable) -> bool:

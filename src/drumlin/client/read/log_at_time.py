@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.places import Place, first_ms, is_time
 from drumlin.client.read import reader
 from drumlin.client.read.offsets import look_up
@@ -28,7 +28,7 @@ _FIRST_FETCH_BYTES: Final = 64 << 10
 
 
 def ends_at(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     end_offsets: Mapping[TopicPartition, int],
     at_ms: int,
@@ -69,7 +69,7 @@ def _without_time(end: Place) -> Place:
 
 
 def cut_at_times(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     end: Place | Mapping[int, Place],

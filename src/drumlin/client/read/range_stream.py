@@ -46,7 +46,7 @@ class OffsetRange(NamedTuple):
 
 
 class RangeStream:
-    """The pieces of one range, in order. Fetching starts at once."""
+    """The pieces of one range, in order. `begin` starts fetching, in the loop."""
 
     def __init__(
         self,
@@ -67,7 +67,12 @@ class RangeStream:
         self._is_closed = False
         # Pieces, then the error that ended fetching, or None after the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
-        self._task = asyncio.ensure_future(self._fetch_all())
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Start fetching."""
+        if not self._is_closed:
+            self._task = asyncio.ensure_future(self._fetch_all())
 
     async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises the error that ended fetching."""
@@ -83,7 +88,8 @@ class RangeStream:
     def close(self) -> None:
         """Stop fetching, possibly before the end of the range."""
         self._is_closed = True
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         self._share.give_up()
 
     async def _fetch_all(self) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import OffsetSpec, Place, check_partitions, is_time
 from drumlin.client.read.fetch_memory import FetchMemory
@@ -154,7 +154,7 @@ def _offset_of(
 
 
 def read_ranges(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
@@ -171,7 +171,7 @@ def read_ranges(
 
 
 def read_records(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     isolation: Isolation,
@@ -183,7 +183,7 @@ def read_records(
 
 
 def read_each_range(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
@@ -208,7 +208,7 @@ def read_each_range(
 
 
 def _decode_each_range(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
@@ -231,15 +231,18 @@ def _decode_each_range(
 
     memory = FetchMemory(fetch_bytes)
 
-    async def open_stream(wanted: OffsetRange) -> RangeStream:
-        rack = "" if leaders_only else connections.options.client_rack
-        return RangeStream(connections, wanted, options.isolation, fetch_bytes, memory, rack)
+    rack = "" if leaders_only else connections.options.client_rack
 
     try:
         while waiting or open_streams:
             while is_next_due():
                 wanted = waiting.popleft()
-                open_streams.append((wanted, thread.run(open_stream(wanted))))
+                stream = RangeStream(
+                    connections, wanted, options.isolation, fetch_bytes, memory, rack
+                )
+                # An interrupt finds it there, and closes it.
+                open_streams.append((wanted, stream))
+                thread.call_soon(stream.begin)
             wanted, stream = open_streams[0]
             gaps_matter = options.without_gaps
             yield wanted, _read_stream(thread, connections, wanted, stream, decode, gaps_matter)
@@ -250,7 +253,7 @@ def _decode_each_range(
 
 
 def _read_stream(
-    thread: LoopThread,
+    thread: CoreLoop,
     connections: BrokerConnections,
     wanted: OffsetRange,
     stream: RangeStream,
@@ -266,7 +269,7 @@ def _read_stream(
         if expected is not None:
             expected = _check_gaps(piece, wanted, expected)
         try:
-            yield from decode(piece, wanted)
+            yield from thread.iterate(decode(piece, wanted), len(piece.records))
         except CorruptRecord as error:
             where = f"topic {wanted.topic!r} partition {wanted.partition}"
             raise CorruptData(f"{where}: {error}") from error
@@ -286,7 +289,7 @@ def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> in
     return stretch.end_offset
 
 
-def _close(thread: LoopThread, stream: RangeStream) -> None:
+def _close(thread: CoreLoop, stream: RangeStream) -> None:
     if thread.is_running:
         thread.call_soon(stream.close)
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from drumlin.client.admin import admin, group_admin
 from drumlin.client.admin.admin import TopicDescription
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import NotRestored, TopicExists, translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read import reader
 from drumlin.client.read.offsets import offsets_of_topic
 from drumlin.client.restore.restore_marker import Marker, RestoreRequest, marker_in, name_for
@@ -37,7 +37,7 @@ class RestoreTarget:
     """The target of one restore, in a client's thread and the caller's."""
 
     def __init__(
-        self, thread: LoopThread, connections: BrokerConnections, source: str, name: str
+        self, thread: CoreLoop, connections: BrokerConnections, source: str, name: str
     ) -> None:
         self._thread = thread
         self._connections = connections

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from drumlin.client.arguments import STATE_BYTES
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import NotRestored, translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read import reader
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.restore.restore_marker import RestoreRequest, marked, name_for
@@ -73,7 +73,7 @@ class Restorer:
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         connections: BrokerConnections,
         begin: Begin,
         request: RestoreRequest,

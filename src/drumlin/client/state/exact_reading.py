@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import RecordsMissing
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read import reader
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.state.exact_states import confirm_states, exact_from
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ExactReader:
     """Reads the logs of claimed states, in a client's thread and the caller's."""
 
-    def __init__(self, thread: LoopThread, connections: BrokerConnections, claims: Claims) -> None:
+    def __init__(self, thread: CoreLoop, connections: BrokerConnections, claims: Claims) -> None:
         """`claims`: the reason for exactness, for each partition that will be read."""
         self._thread = thread
         self._connections = connections

@@ -19,6 +19,7 @@ from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.decoder import decode
 from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     ClientError,
     EqualKeys,
@@ -28,7 +29,6 @@ from drumlin.client.errors import (
     UnknownTopic,
     translated,
 )
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.table.disk_rows import DiskRows
 from drumlin.client.table.exactness import Exactness
 from drumlin.client.table.loading import (
@@ -75,7 +75,7 @@ class Following:
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         connections: BrokerConnections,
         topic: str,
         options: TableOptions,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.admin.admin import describe_topics
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -14,7 +15,6 @@ from drumlin.client.errors import (
     RequestTimedOut,
     StateNotExact,
 )
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.state.exact_reading import ExactReader
 from drumlin.client.state.exact_states import claim_states, log_facts
@@ -77,7 +77,7 @@ class LoadsInVain:
 class Loader:
     """Sends requests in a client's thread, and decodes responses in the caller's."""
 
-    def __init__(self, thread: LoopThread, connections: BrokerConnections, topic: str) -> None:
+    def __init__(self, thread: CoreLoop, connections: BrokerConnections, topic: str) -> None:
         self._thread = thread
         self._connections = connections
         self._topic = topic

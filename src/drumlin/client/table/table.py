@@ -12,8 +12,8 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
 from drumlin.client import arguments
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, RequestTimedOut, translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.table.following import Following
 from drumlin.client.table.loading import ISOLATION
@@ -44,7 +44,7 @@ class Table(Mapping[Any, Any]):
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         connections: BrokerConnections,
         topic: str,
         options: TableOptions,

@@ -7,8 +7,8 @@ from typing import Final
 
 from drumlin.client import arguments
 from drumlin.client.calls import Calls
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.topic_partition import TopicPartition, as_partitions
 from drumlin.client.transactions import descriptions, many, open_producers, session, timeout_limit
 from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing
@@ -27,7 +27,7 @@ class TransactionCalls(Calls):
     """The calls of a `Client` for transactions."""
 
     def __init__(
-        self, thread: LoopThread, connections: BrokerConnections, producer: Producer
+        self, thread: CoreLoop, connections: BrokerConnections, producer: Producer
     ) -> None:
         super().__init__(thread, connections, producer)
         self._timeout_limit = timeout_limit.TimeoutLimit(connections)

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError
 from drumlin.peer.retry import Deadline
 
@@ -55,7 +55,7 @@ class OpenTransactions:
             if self._by_id.get(transaction.transactional_id) is transaction:
                 del self._by_id[transaction.transactional_id]
 
-    def abort(self, thread: LoopThread, limit_ms: float) -> None:
+    def abort(self, thread: CoreLoop, limit_ms: float) -> None:
         """Abort all open transactions, as the client is being closed."""
         deadline = Deadline(limit_ms)
         with self._lock:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
+from drumlin.client.core_loop import ClosedMeanwhile, CoreLoop
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
-from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
 from drumlin.client.other_names.deprecation import was_called
 from drumlin.client.topic_partition import AnyPartition
 from drumlin.client.transactions.errors import (
@@ -52,7 +51,7 @@ class Transaction(WritesRecords):
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         session: TransactionSession,
         host: Producer,
         open_transactions: OpenTransactions,
@@ -64,7 +63,7 @@ class Transaction(WritesRecords):
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
-        self._lock = threading.Condition()
+        self._lock = thread.condition()
         self._running = 0  # appends and send_offsets calls, in any thread
         self._is_ending = False
         self._is_abandoned = False  # its client was closed before the transaction was ended

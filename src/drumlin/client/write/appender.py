@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drumlin.client import tables
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import DeliveryFailed
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.tables import TableLike
 from drumlin.client.write.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
 from drumlin.client.write.options import AppendOptions, IfThere
@@ -60,29 +60,23 @@ class _Columns(NamedTuple):
 
 
 def append(
-    thread: LoopThread,
+    thread: CoreLoop,
     target: Target,
     data: TableLike,
     topic: str,
     options: AppendOptions,
 ) -> AppendReport:
     """See `Client.append`."""
-    table = tables.as_table(data)
-    columns = _columns_of(table, options)
+    table, columns = thread.compute(lambda: _records_of(data, options), _size_of(data))
     partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
-    assigned = _assigned(table, columns, partitions, options)
+    assigned = thread.compute(
+        lambda: _assigned(table, columns, partitions, options), _size_of(table)
+    )
     deliveries = Deliveries(thread, target, _rules(options))
     try:
-        for start, length in _windows(table):
-            window = columns.window(start, length)
-            for partition, rows in rows_by_partition(assigned[start : start + length]).items():
-                batches = window.encode(
-                    rows,
-                    max_batch_bytes=options.batch_bytes,
-                    compression=options.compression,
-                )
-                for batch in batches:
-                    deliveries.send(topic, partition, batch)
+        encoded = _encoded(table, columns, assigned, options)
+        for partition, batch in thread.iterate(encoded, _size_of(table)):
+            deliveries.send(topic, partition, batch)
         partitions_done = {partition: done for (_, partition), done in deliveries.finish().items()}
     except DeliveryFailed:
         raise
@@ -91,6 +85,33 @@ def append(
         error.add_note(f"{deliveries.settle()} records of this append were written")
         raise
     return AppendReport(topic, deliveries.record_count, deliveries.size_bytes, partitions_done)
+
+
+def _size_of(data: TableLike) -> int:
+    """The bytes of data, as far as it knows them: otherwise they count as many."""
+    size_bytes = getattr(data, "nbytes", None)
+    return size_bytes if isinstance(size_bytes, int) else _WINDOW_BYTES
+
+
+def _records_of(data: TableLike, options: AppendOptions) -> tuple[pa.Table, _Columns]:
+    table = tables.as_table(data)
+    return table, _columns_of(table, options)
+
+
+def _encoded(
+    table: pa.Table, columns: _Columns, assigned: NDArray[np.int32], options: AppendOptions
+) -> Iterator[tuple[int, memoryview]]:
+    """The batches of all rows, each with its partition."""
+    for start, length in _windows(table):
+        window = columns.window(start, length)
+        for partition, rows in rows_by_partition(assigned[start : start + length]).items():
+            batches = window.encode(
+                rows,
+                max_batch_bytes=options.batch_bytes,
+                compression=options.compression,
+            )
+            for batch in batches:
+                yield partition, batch
 
 
 def _rules(options: AppendOptions) -> DeliveryRules:

@@ -7,13 +7,12 @@ delivers. After a failure nothing is left in flight, so that no later call overt
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 from drumlin.client.arguments import Acks
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import DeliveryMode
@@ -82,7 +81,7 @@ class _Delivery:
 class Deliveries:
     """The deliveries of one append: `send` batches, then `finish`; after an error, `settle`."""
 
-    thread: LoopThread
+    thread: CoreLoop
     target: Target
     rules: DeliveryRules
     size_bytes: int = 0  # of all batches sent
@@ -144,7 +143,7 @@ class Deliveries:
         for _ in self._held:
             self._on_their_way.pop()
         self._held, self._held_bytes = [], 0
-        wait([each.batch.done for each in self._on_their_way])
+        self.thread.wait([each.batch.done for each in self._on_their_way])
         for each in self._on_their_way:
             if each.batch.done.exception() is None:
                 self._acknowledged(each, each.batch.done.result())
@@ -156,6 +155,7 @@ class Deliveries:
         self._hand_over()
         oldest = self._on_their_way[0]
         try:
+            self.thread.wait([oldest.batch.done])
             produced = oldest.batch.done.result()
         except DeliveryFailed as error:
             self._fail(oldest.batch, error)

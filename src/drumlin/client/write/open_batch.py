@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from drumlin.client.core_loop import CoreLoop, done_in_loop
 from drumlin.client.errors import RequestTimedOut
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.needs_arrow import has_arrow
 from drumlin.peer.produce import Produced
 from drumlin.records.plain.record import Record, encode_batch
@@ -49,7 +49,7 @@ class OpenBatch:
     )
 
     def __init__(
-        self, thread: LoopThread, topic: str, partition: int, free_bytes: int, free_records: int
+        self, thread: CoreLoop, topic: str, partition: int, free_bytes: int, free_records: int
     ) -> None:
         self.thread = thread
         self.topic = topic
@@ -133,6 +133,15 @@ class Delivery:
     def done(self) -> bool:
         """Whether the record is written or has failed."""
         return self._batch.done.done()
+
+    def __await__(self) -> Generator[Any, None, Delivered]:
+        """`result`, in any event loop. Cancelling the wait does not cancel the record."""
+        return self._in_loop().__await__()
+
+    async def _in_loop(self) -> Delivered:
+        if not self.done():
+            await done_in_loop(self._batch.done)
+        return self._batch.delivered(self._index, self._batch.done.result())
 
     def result(self, timeout_ms: float | None = None) -> Delivered:
         """Wait until the record is written, and return its place.

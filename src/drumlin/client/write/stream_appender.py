@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import translated
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.deliveries import (
     AppendedRange,
@@ -61,7 +61,7 @@ class StreamAppender:
 
     def __init__(
         self,
-        thread: LoopThread,
+        thread: CoreLoop,
         target: Target,
         topic: str | None = None,
         *,

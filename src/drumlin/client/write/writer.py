@@ -18,12 +18,12 @@ import contextlib
 import logging
 import random
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 from drumlin.client import arguments
+from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     BufferFull,
     ClientError,
@@ -32,7 +32,6 @@ from drumlin.client.errors import (
     as_delivery_failed,
     translated,
 )
-from drumlin.client.loop_thread import LoopThread
 from drumlin.client.write.open_batch import (
     HEADER_OVERHEAD,
     RECORD_OVERHEAD,
@@ -61,7 +60,7 @@ class Writer:
     """A writer for one topic. Thread-safe. Use it as a context manager, or `close` it."""
 
     def __init__(
-        self, thread: LoopThread, producer: Producer, topic: str, options: WriterOptions
+        self, thread: CoreLoop, producer: Producer, topic: str, options: WriterOptions
     ) -> None:
         self._thread = thread
         self._producer = producer
@@ -69,7 +68,8 @@ class Writer:
         self._options = options
         self._mode = DeliveryMode.of(options.acks, options.retries)
         self._partitions = thread.run(producer.partitions(topic))
-        self._lock = threading.Condition()
+        self._lock = thread.condition()
+        self._deliver = thread.in_order(self._encode_and_put, lambda batch: batch.size_bytes)
         self._open: dict[int, OpenBatch] = {}
         self._look_again_at = time.monotonic() + options.metadata_refresh_ms / 1000
         self._looking: asyncio.Task[None] | None = None
@@ -140,6 +140,11 @@ class Writer:
     def acknowledged(self) -> int:
         """The number of records written; with `acks="none"`, of those sent."""
         return self._acknowledged
+
+    @property
+    def _has_partitioner(self) -> bool:
+        """Whether the program chooses the partitions of keys."""
+        return self._options.partitioner is not None
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Write all records sent so far, and wait until they are acknowledged.
@@ -243,10 +248,13 @@ class Writer:
             self._close_batch(batch)
 
     def _close_batch(self, batch: OpenBatch) -> None:
-        options = self._options
         del self._open[batch.partition]
         if batch.partition == self._sticky:
             self._sticky = random.choice(self._partitions)
+        self._deliver(batch)
+
+    def _encode_and_put(self, batch: OpenBatch) -> None:
+        options = self._options
         try:
             encoded = Batch(
                 batch.encode(options.compression),
@@ -288,8 +296,7 @@ class Writer:
 
     def _lingered(self, batch: OpenBatch) -> None:
         if self._open.get(batch.partition) is batch:
-            # Encoding would block the loop.
-            asyncio.get_running_loop().run_in_executor(None, self._end_linger, batch)
+            self._thread.as_caller(self._end_linger, batch)
 
     def _end_linger(self, batch: OpenBatch) -> None:
         with self._lock:
