@@ -13,6 +13,7 @@ from drumlin.spark.landing.land import land, landed
 from drumlin.spark.landing.last_values import last_values, read_lake
 from drumlin.spark.landing.run import Landing
 from drumlin.spark.mapping import map_batches, map_stream
+from drumlin.spark.queries.progress import progress, progress_listener
 from drumlin.spark.session import configure, register
 from drumlin.spark.values.dead_letters import dead_letters
 from drumlin.spark.values.decode import decode_values, read_values
@@ -36,6 +37,8 @@ __all__ = [
     "last_values",
     "map_batches",
     "map_stream",
+    "progress",
+    "progress_listener",
     "read_changes",
     "read_lake",
     "read_values",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import pickle
 import re
 
 import pytest
@@ -17,6 +18,7 @@ from drumlin.spark.options.option_names import ROWS, unknown_options
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions, Subscription
 from drumlin.spark.options.source_rows import COLUMNS, STRATEGY
+from drumlin.spark.options.starts import GroupStart, LastOffsets, Start, TimeAgo
 from drumlin.spark.source import DrumlinDataSource
 from drumlin.spark.writing.foreach_batch import sink
 from drumlin.spark.writing.options import SinkOptions
@@ -85,6 +87,14 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"kafka.max.partition.fetch.bytes": str(2**31)}, "below 2 GiB"),
         (BASE | {"failondataloss": "maybe"}, "failOnDataLoss"),
         (BASE | {"startingoffsets": "soon"}, "startingOffsets"),
+        (BASE | {"startingoffsets": "last"}, "'startingOffsets': expected earliest, latest, '10"),
+        (BASE | {"startingoffsets": "last -3"}, "'startingOffsets': expected earliest"),
+        (BASE | {"startingoffsets": "-10m"}, "'startingOffsets': expected earliest"),
+        (BASE | {"startingoffsets": "ten minutes ago"}, "'startingOffsets': expected earliest"),
+        (BASE | {"startingoffsets": "3 weeks ago"}, "'startingOffsets': expected e.g. 500ms"),
+        (BASE | {"startingoffsets": "group: "}, "'startingOffsets': names no group"),
+        (BASE | {"endingoffsets": "10 minutes ago"}, "'endingOffsets': expected e.g."),
+        (BASE | {"endingoffsets": "group:g"}, "'endingOffsets': expected e.g."),
         (BASE | {"startingoffsets": '{"a":{"0":true}}'}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":"soon"}'}, "startingOffsets"),
         (BASE | {"startingoffsets": '{"a":{"0":"earliest"}}'}, "startingOffsets"),
@@ -269,6 +279,28 @@ def test_the_most_special_way_to_start_wins() -> None:
         startingOffsets="latest", startingOffsetsByTimestamp=times, startingTimestamp=" 7 "
     )
     assert all_three.starting == OffsetLimit(7, is_timestamp=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 minutes ago", TimeAgo(600_000)),
+        ("1 day ago", TimeAgo(86_400_000)),
+        (" 90 Seconds ago ", TimeAgo(90_000)),
+        ("2h ago", TimeAgo(7_200_000)),
+        ("500 ms ago", TimeAgo(500)),
+        ("last 100", LastOffsets(100)),
+        ("last 0", LastOffsets(0)),
+        ("group:My Group", GroupStart("My Group")),
+        ("group:latest", GroupStart("latest")),
+        (" Latest ", OffsetLimit(LATEST)),
+    ],
+)
+def test_starts_that_the_moment_decides(text: str, expected: Start) -> None:
+    options = parse(startingOffsets=text)
+    assert options.starting == expected
+    options.check_stream()
+    assert pickle.loads(pickle.dumps(options)) == options
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from drumlin.spark import progress
 from rig.depth import IS_DEEP
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, NewTopic, Pipeline
@@ -28,9 +29,10 @@ def test_available_now_reads_all_and_ends_and_a_restart_goes_on(
     query = pipeline.run()
     assert pipeline.written() == topic.expected()
     assert pipeline.journal() == [{topic.name: {"0": 250, "1": 250}}]  # as Spark's Kafka source
-    progress = query.lastProgress
-    assert progress is not None
-    assert json.loads(progress.sources[0].latestOffset) == pipeline.journal()[-1]
+    found = progress(query)
+    assert found is not None
+    assert (found.behind, found.sources[0].rows) == (0, 500)
+    assert [each.latest_offset for each in found.partitions] == [250, 250]
     for count in (0, 50)[not IS_DEEP :]:
         topic.fill(count)
         pipeline.run()

@@ -305,3 +305,40 @@ def test_a_stream(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     query.awaitTermination()
     found = spark.read.parquet(str(tmp_path / "out")).select("id").orderBy("id").collect()
     assert [row.id for row in found] == list(range(10))
+
+
+@pytest.mark.deep
+def test_several_record_types_written_with_schemas_of_the_registry(
+    spark: SparkSession, topic: Topic, registry: RegistryRig
+) -> None:
+    refund = {"type": "record", "name": "shop.Refund", "fields": [{"name": "id", "type": "long"}]}
+    subjects = [f"{topic.name}-shop.{name}" for name in ("Order", "Refund")]
+    for subject, schema in zip(subjects, (ORDERS, refund), strict=True):
+        registry.add(subject, schema)
+        registry.closed.add(subject)
+    for subject, value in zip(
+        subjects,
+        ("named_struct('id', id, 'price', cast(1.5 AS decimal(9, 2)))", "named_struct('id', -id)"),
+        strict=True,
+    ):
+        rows = spark.range(1, 3).selectExpr(f"'{topic.name}' AS topic", f"{value} AS value")
+        encoded = encode_values(
+            rows, format="avro", registry=registry.url, subject=subject, schema_id="latest"
+        )
+        broker = {"kafka.bootstrap.servers": topic.address}
+        encoded.write.format("drumlin").options(**broker).mode("append").save()
+    found = read_values(
+        spark,
+        topic.name,
+        bootstrap=topic.address,
+        format="avro",
+        registry=registry.url,
+        subject=subjects,
+    )
+    ids = found.select("value.Order.id", "value.Order.price", "value.Refund.id").collect()
+    assert sorted(map(tuple, ids), key=str) == [
+        (1, Decimal("1.50"), None),
+        (2, Decimal("1.50"), None),
+        (None, None, -1),
+        (None, None, -2),
+    ]

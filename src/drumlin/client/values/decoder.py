@@ -7,7 +7,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -68,7 +68,9 @@ class ValueDecoder:
         registry: the registry of the values' schemas; each value begins with its schema id (a
             zero byte, the id in four bytes). Without one, values have no header, and all have
             `schema`.
-        subject: the subject whose latest schema is used: often a topic's name with `-value`.
+        subject: the subject whose latest schema is used: often a topic's name with `-value`. For
+            `avro` also several: then values are structs with a field for each of their records,
+            of which one is not null, by the name of the record that wrote a value.
         message: for `protobuf`, the full name of the message; by default the schema's first one.
 
     Raises:
@@ -84,7 +86,7 @@ class ValueDecoder:
         *,
         format: Format = "json",  # noqa: A002
         registry: SchemaRegistry | str | None = None,
-        subject: str | None = None,
+        subject: str | Sequence[str] | None = None,
         message: str | None = None,
     ) -> None:
         self._registry = None if registry is None else as_registry(registry)
@@ -92,6 +94,9 @@ class ValueDecoder:
         if subject is not None:
             if self._registry is None or schema is not None:
                 raise ValueError("a subject needs a registry, and replaces a schema")
+            if not isinstance(subject, str):
+                self._format: ValueFormat = _record_types(format, self._registry, subject)
+                return
             latest = latest_schema(self._registry, subject)
         self._format = _format_of(format, schema, latest, message)
 
@@ -185,6 +190,14 @@ class ValueDecoder:
         except SchemaError as error:
             return str(error)
         return None
+
+
+def _record_types(name: str, registry: SchemaRegistry, subjects: Sequence[str]) -> ValueFormat:
+    if name != "avro" or not subjects:
+        raise ValueError("several subjects are for avro, and at least one must be named")
+    from drumlin.client.values.record_types import RecordTypes
+
+    return RecordTypes([latest_schema(registry, each) for each in subjects])
 
 
 def _format_of(

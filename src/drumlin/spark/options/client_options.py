@@ -1,6 +1,8 @@
 """The options of a query about its cluster: how the client connects, and its timeouts.
 
-The checks that source and sink share are here, too, so that both refuse the same options.
+The checks that source and sink share are here, too, so that both refuse the same options. The
+options `kafka.security.…`, `kafka.ssl.…` and `kafka.sasl.…` mean the same as in Spark's Kafka
+source; files are read where connections are made, on the driver and on each executor.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from drumlin.spark.options.client_rows import BOOTSTRAP, CLIENT_ROWS, STRICT
 from drumlin.spark.options.option import Direction, Refusal
 from drumlin.spark.options.option_names import refuse_unknown
 from drumlin.spark.options.option_values import OptionError
-from drumlin.spark.options.security import security_of
 
 ClientOption: TypeAlias = "str | int | Security"
 #: The arguments of `drumlin.connect`, by name; a tuple, as it is a key of the process's clients.
@@ -62,9 +63,19 @@ def client_options(options: Mapping[str, str], direction: Direction) -> ClientOp
     for row in CLIENT_ROWS:
         if direction in row.directions and (value := row.find(options)) is not None:
             values[row.keyword] = value
-    security = security_of(options)
+    security = _security_of(options)
     if security is not None:
         values["security"] = security
     if "request_timeout_ms" not in values:  # a timeout that the user has set comes first
         values.setdefault("call_timeout_ms", _PATIENCE_MS)
     return tuple(values.items())
+
+
+def _security_of(options: Mapping[str, str]) -> Security | None:
+    """The security of a query's connections; None for plain text. Its repr hides secrets.
+
+    Raises:
+        SecurityOptionError: an option is invalid; the message names it, but not its value.
+    """
+    security = Security.of(options, "kafka.")
+    return None if security.protocol == "PLAINTEXT" else security

@@ -1,4 +1,4 @@
-"""The start and end of a query, from its options: words, offsets or timestamps.
+"""The start and end of a query, from its options: words, offsets, timestamps and others.
 
 Each of these can be given for all partitions, for a topic or for a partition. This module never
 resolves words and timestamps to offsets: only the cluster can.
@@ -7,27 +7,34 @@ resolves words and timestamps to offsets: only the cluster can.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from drumlin.spark.options import source_rows as rows
 from drumlin.spark.options.offsets import EARLIEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option import Option
 from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.starts import Start
 
-Side = Literal["starting", "ending"]
+
+def start_of(options: Mapping[str, str]) -> Start | None:
+    """The start. A timestamp for all overrides single ones, which override offsets."""
+    by_time = _time_of(options, rows.STARTING_TIMESTAMP, rows.STARTING_OFFSETS_BY_TIMESTAMP)
+    return by_time or rows.STARTING_OFFSETS.find(options)
 
 
-def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
-    """The limit on this side. A timestamp for all overrides single ones, which override offsets."""
-    is_start = side == "starting"
-    one = (rows.STARTING_TIMESTAMP if is_start else rows.ENDING_TIMESTAMP).find(options)
-    if one is not None:
-        return OffsetLimit(one, is_timestamp=True)
-    each = (
-        rows.STARTING_OFFSETS_BY_TIMESTAMP if is_start else rows.ENDING_OFFSETS_BY_TIMESTAMP
-    ).find(options)
-    if each is not None:
-        return OffsetLimit(each, is_timestamp=True)
-    return (rows.STARTING_OFFSETS if is_start else rows.ENDING_OFFSETS).find(options)
+def end_of(options: Mapping[str, str]) -> OffsetLimit | None:
+    """The end, by the same rule."""
+    by_time = _time_of(options, rows.ENDING_TIMESTAMP, rows.ENDING_OFFSETS_BY_TIMESTAMP)
+    return by_time or rows.ENDING_OFFSETS.find(options)
+
+
+def _time_of(
+    options: Mapping[str, str],
+    of_all: Option[int],
+    of_each: Option[dict[TopicPartition, int]],
+) -> OffsetLimit | None:
+    found = of_all.find(options)
+    times = of_each.find(options) if found is None else found
+    return None if times is None else OffsetLimit(times, is_timestamp=True)
 
 
 def check_order(starting: OffsetLimit, ending: OffsetLimit) -> None:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from drumlin.spark.options import source_rows as rows
 from drumlin.spark.options.client_options import ClientOptions, checked_bootstrap, client_options
 from drumlin.spark.options.client_rows import INCLUDE_HEADERS
-from drumlin.spark.options.offset_limits import check_order, limit_of
+from drumlin.spark.options.offset_limits import check_order, end_of, start_of
 from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.options.ranges import SplitRule
 from drumlin.spark.options.sink_rows import TOPIC
 from drumlin.spark.options.source_rows import COLUMNS, HEADERS_COLUMN
+from drumlin.spark.options.starts import Start
 
 if TYPE_CHECKING:  # pulls in pyarrow
     from drumlin.spark.options.transform import Transform
@@ -43,7 +44,7 @@ class SourceOptions(Portable):
 
     bootstrap_servers: str
     subscription: Subscription
-    starting: OffsetLimit | None
+    starting: Start | None
     ending: OffsetLimit | None
     no_match_is_latest: bool
     fail_on_data_loss: bool
@@ -80,8 +81,8 @@ class SourceOptions(Portable):
         source = cls(
             bootstrap_servers=checked_bootstrap(options, "source", rows.REFUSED_BY_SOURCE),
             subscription=_subscription(options),
-            starting=limit_of(options, "starting"),
-            ending=limit_of(options, "ending"),
+            starting=start_of(options),
+            ending=end_of(options),
             no_match_is_latest=rows.STRATEGY.value(options) == "latest",
             fail_on_data_loss=rows.FAIL_ON_DATA_LOSS.value(options),
             columns=_columns(options),
@@ -115,11 +116,12 @@ class SourceOptions(Portable):
                 its end.
         """
         starting, ending = self.batch_limits()
-        if not starting.is_timestamp and LATEST in starting.values():
-            raise OptionError("startingOffsets can't be latest for batch queries")
+        if isinstance(starting, OffsetLimit):
+            if not starting.is_timestamp and LATEST in starting.values():
+                raise OptionError("startingOffsets can't be latest for batch queries")
+            check_order(starting, ending)
         if not ending.is_timestamp and EARLIEST in ending.values():
             raise OptionError("endingOffsets can't be earliest for batch queries")
-        check_order(starting, ending)
         limits = (
             self.max_offsets_per_trigger,
             self.max_bytes_per_trigger,
@@ -139,7 +141,7 @@ class SourceOptions(Portable):
         if self.ending is not None:
             raise OptionError("ending offsets and timestamps are not valid in streaming queries")
 
-    def batch_limits(self) -> tuple[OffsetLimit, OffsetLimit]:
+    def batch_limits(self) -> tuple[Start, OffsetLimit]:
         """The start and end of a batch query."""
         return self.starting or OffsetLimit(EARLIEST), self.ending or OffsetLimit(LATEST)
 

@@ -29,6 +29,7 @@ from drumlin.spark.options.option_values import (
     topic_name,
     whole_number,
 )
+from drumlin.spark.options.starts import parse_start
 
 #: The columns of Spark's Kafka source, in its order; `headers` comes last, and only on request.
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -105,10 +106,11 @@ ASSIGN: Final = Option(
 )
 STARTING_OFFSETS: Final = Option(
     "startingOffsets",
-    _offsets,
+    parse_start,
     "`earliest`, `latest`, or JSON for all partitions: "
     '`{"topic":{"0":23,"1":-2}}`, where -2 is the earliest and -1 the latest; a word does for a '
-    'topic: `{"a":"earliest","b":{"0":23}}`',
+    'topic: `{"a":"earliest","b":{"0":23}}`. Or `10 minutes ago`, `last 100`, `group:NAME`: '
+    "[Where to start](#where-to-start)",
     shown="`earliest` (batch), `latest` (stream)",
     not_of_states=_START_FOLLOWS,
 )
@@ -134,7 +136,7 @@ STRATEGY: Final = Option(
 ENDING_OFFSETS: Final = Option(
     "endingOffsets",
     _offsets,
-    "where a batch ends, exclusive, as `startingOffsets`; a stream has no end",
+    "where a batch ends, exclusive: `latest`, or JSON as in `startingOffsets`; a stream has no end",
     shown="`latest`",
     not_of_states=_END_FOLLOWS,
 )

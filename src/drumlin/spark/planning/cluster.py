@@ -152,6 +152,12 @@ class Cluster:
         keys = list(partitions)
         return self._retrying(lambda: self._list((key, "earliest") for key in keys))
 
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """A group's offsets, without those of transactions that are still open."""
+        client = client_of(self._options)
+        found = self._retrying(lambda: client.committed_offsets(group, require_stable=True))
+        return {key: each.offset for key, each in found.items()}
+
     def since(
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
@@ -179,8 +185,14 @@ class Cluster:
         limit: OffsetLimit,
         side: Literal["starting", "ending"],
         partitions: Collection[TopicPartition],
+        *,
+        no_match_is_latest: bool | None = None,
     ) -> dict[TopicPartition, int]:
         """The offsets that `limit` stands for in these partitions.
+
+        Args:
+            no_match_is_latest: whether to start at the end if no record is at or after a starting
+                timestamp; by default as the options say. A read always ends there.
 
         Raises:
             OptionError: `limit` names other partitions, or no record is at or after a starting
@@ -193,7 +205,10 @@ class Cluster:
                 f"{', '.join(limit.names()) or 'none'}; read: {_names(partitions)}"
             )
         if limit.is_timestamp:
-            requested = self._offsets_at(requested, side)
+            if no_match_is_latest is None:
+                no_match_is_latest = self._options.no_match_is_latest
+            may_miss = side == "ending" or no_match_is_latest
+            return self._offsets_at(requested, may_miss=may_miss)
         named = [(key, _NAMES[offset]) for key, offset in requested.items() if offset in _NAMES]
         return requested | self._retrying(lambda: self._list(named))
 
@@ -302,16 +317,19 @@ class Cluster:
         return found | by_name.found, by_name.refused
 
     def _offsets_at(
-        self, times: Mapping[TopicPartition, int], side: Literal["starting", "ending"]
+        self, times: Mapping[TopicPartition, int], *, may_miss: bool
     ) -> dict[TopicPartition, int]:
         found = self._retrying(lambda: self._at(times))
         missing = [key for key, offset in found.items() if offset < 0]
-        if missing and side == "starting" and not self._options.no_match_is_latest:
+        if missing and not may_miss:
             raise OptionError(
                 f"no record is at or after the starting timestamp in {_names(missing)}; "
                 "startingOffsetsByTimestampStrategy=latest would start at the end there"
             )
-        return found | dict.fromkeys(missing, LATEST)
+        # A record that arrives meanwhile is at or after the end that was asked for, or is found.
+        ends = self._retrying(lambda: self._list((key, "latest") for key in missing))
+        again = self._retrying(lambda: self._at({key: times[key] for key in missing}))
+        return found | {key: again[key] if again[key] >= 0 else ends[key] for key in missing}
 
     def _at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         from drumlin.client.places import Milliseconds

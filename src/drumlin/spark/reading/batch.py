@@ -13,6 +13,7 @@ from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.planning.driver import plan_tasks, within_logs
 from drumlin.spark.planning.pushdown import Bounds, take_filters
+from drumlin.spark.planning.start_offsets import start_offsets
 from drumlin.spark.reading.tasks import read_task
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class BatchReader(DataSourceReader):
         cluster = self._cluster
         starting, ending = self._options.batch_limits()
         logs = cluster.partitions()
-        start = cluster.resolve(starting, "starting", logs.keys())
+        start = start_offsets(cluster, starting, logs.keys())
         end = cluster.resolve(ending, "ending", logs.keys())
         if ending.value != LATEST:
             _check_order(start, end)

@@ -41,6 +41,7 @@ from drumlin.spark.planning.data_loss import RECREATED, report_data_loss
 from drumlin.spark.planning.driver import limit_trigger, plan_tasks
 from drumlin.spark.planning.group_progress import GroupProgress
 from drumlin.spark.planning.known_logs import refetches
+from drumlin.spark.planning.start_offsets import depends_on_the_moment, start_offsets
 from drumlin.spark.reading.tasks import read_task
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             logs = self._cluster.partitions()
             self._advance.remember(logs)
-            self._initial = self._cluster.resolve(self._starting, "starting", logs.keys())
+            self._initial = start_offsets(self._cluster, self._starting, logs.keys())
             _logger.info("the query starts at %s", to_json(self._initial))
         return self._journalled(self._initial)
 
@@ -147,9 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _starts_at_end(self) -> bool:
         """Whether the start depends on when it is resolved."""
-        if self._starting.is_timestamp:
-            return self._options.no_match_is_latest
-        return LATEST in self._starting.values()
+        strategy = self._options.no_match_is_latest
+        return depends_on_the_moment(self._starting, no_match_is_latest=strategy)
 
     def _must_journal_start(self, begin: Offsets) -> bool:
         """Whether the first batch must be empty, and has not run yet.

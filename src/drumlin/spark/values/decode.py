@@ -27,7 +27,7 @@ def decode_values(
     *,
     format: Format = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     message: str | None = None,
     column: str = "value",
     into: str | None = "value",
@@ -44,7 +44,9 @@ def decode_values(
         registry: the registry of the schemas whose ids the values begin with (a zero byte, the id
             in four bytes): a url, or a `SchemaRegistry` with a login. Tasks look schemas up there.
             Without one, values have no such prefix, and all are of `schema`.
-        subject: the registry's subject, often the topic's name with `-value`.
+        subject: the registry's subject, often the topic's name with `-value`. For `avro` also
+            several: then the decoded column has a field for each of their records, of which one is
+            not null, by the name of the record that wrote a value.
         message: for `protobuf`, the message's full name; by default the schema's first one.
         column: the column of bytes. It is kept, unless `into` is the same.
         into: the name of the decoded column; None, if its fields become columns of their own.
@@ -83,7 +85,7 @@ def read_values(
     stream: bool = False,
     format: Format = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     message: str | None = None,
     into: str | None = "value",
     key: ValueDecoder | StructType | str | None = None,
@@ -146,7 +148,7 @@ def _decoder(
     schema: StructType | str | None,
     format_: Format,
     registry: SchemaRegistry | str | None,
-    subject: str | None,
+    subject: str | Sequence[str] | None,
     message: str | None,
 ) -> ValueDecoder:
     from pyspark.sql.pandas.types import to_arrow_schema

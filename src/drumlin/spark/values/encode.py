@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from drumlin.client.values.avro.avro_encoder import AvroEncoder
     from drumlin.client.values.registry import SchemaRegistry
+    from drumlin.client.values.writer_schema import SchemaId
 
 WrittenFormat: TypeAlias = Literal["json", "avro"]
 WRITTEN_FORMATS: Final = ("json", "avro")
@@ -26,6 +27,7 @@ def encode_values(
     schema: str | None = None,
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
+    schema_id: SchemaId | None = None,
 ) -> DataFrame:
     """A DataFrame, of a batch or a stream, whose column is encoded to bytes; null stays null.
 
@@ -36,13 +38,17 @@ def encode_values(
         registry: for `avro`, the registry where the schema is registered now: values then begin
             with a zero byte and its id. Without one, they have no such prefix.
         subject: the subject of the schema, often the topic's name with `-value`.
+        schema_id: for `avro`, write with a schema that the registry has, and register nothing: its
+            id, or `latest` for the latest one of `subject`, looked up now.
 
     Returns:
         The columns of `df` in their order, with `column` as binary.
 
     Raises:
-        SchemaError: a part of the column has no counterpart in Avro, or the schema is invalid.
-        RegistryError: the registry refuses the schema, or cannot be reached.
+        SchemaError: a part of the column has no counterpart in Avro or in the schema, or the
+            schema is invalid.
+        UnknownSchema, RegistryError: the registry refuses the schema or does not have it, or
+            cannot be reached.
         ValueError: arguments contradict each other, or a column does not exist.
     """
     if format not in WRITTEN_FORMATS:
@@ -50,7 +56,7 @@ def encode_values(
     if column not in df.columns:
         raise ValueError(f"there is no column {column!r}; there are {', '.join(df.columns)}")
     if format == "json":
-        if (schema, registry, subject) != (None, None, None):
+        if (schema, registry, subject, schema_id) != (None, None, None, None):
             raise ValueError("JSON is written without a schema or a registry")
         return _as_json(df, column)
     from pyspark.sql.pandas.types import to_arrow_type
@@ -58,7 +64,7 @@ def encode_values(
     from drumlin.client.values.avro.avro_encoder import AvroEncoder
 
     type_ = to_arrow_type(df.schema[column].dataType, timezone="UTC")
-    encoder = AvroEncoder(type_, schema, registry=registry, subject=subject)
+    encoder = AvroEncoder(type_, schema, registry=registry, subject=subject, schema_id=schema_id)
     return df.mapInArrow(BatchEncoding(encoder, column), _result_schema(df.schema, column))
 
 

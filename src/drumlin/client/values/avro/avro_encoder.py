@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from drumlin.client.values.avro.avro_schema import NO_PACKAGE
-from drumlin.client.values.errors import DecoderUnavailable, SchemaError
+from drumlin.client.values.avro.avro_fit import conversion_of
+from drumlin.client.values.avro.avro_schema import AvroSchema
+from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import header
-from drumlin.client.values.registry import SchemaRegistry, as_registry, register
+from drumlin.client.values.registry import RegisteredSchema, SchemaRegistry, as_registry, register
+from drumlin.client.values.writer_schema import SchemaId, check_schema_arguments, registered_schema
 
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN: Final = {
@@ -43,11 +45,15 @@ class AvroEncoder:
         schema: the schema as JSON; by default derived from the type (see `schema_of`).
         registry: the registry in which the schema is registered now; values begin with its id.
         subject: the subject under which it is registered.
+        schema_id: write with a schema that the registry has, and register nothing: its id, or
+            `latest` for the latest one of `subject`.
 
     Raises:
-        SchemaError: a part of the type has no counterpart in Avro, or the schema is invalid.
-        RegistryError: the registry refuses the schema, or cannot be reached.
-        ValueError: a registry is given without a subject, or a subject without a registry.
+        SchemaError: a part of the type has no counterpart in Avro or in the schema, or the schema
+            is invalid.
+        UnknownSchema, RegistryError: the registry refuses the schema or does not have it, or
+            cannot be reached.
+        ValueError: arguments contradict each other.
     """
 
     def __init__(
@@ -57,15 +63,33 @@ class AvroEncoder:
         *,
         registry: SchemaRegistry | str | None = None,
         subject: str | None = None,
+        schema_id: SchemaId | None = None,
     ) -> None:
-        if (registry is None) != (subject is None):
-            raise ValueError("a registry needs a subject, and a subject a registry")
-        self._type = type
-        self._text = schema or json.dumps(schema_of(type))
-        self._parsed = _parsed(self._text)
+        check_schema_arguments(schema, registry, subject, schema_id)
         self._header = b""
-        if registry is not None and subject is not None:
-            self._header = header(register(as_registry(registry), subject, "AVRO", self._text))
+        if registry is not None and schema_id is not None:
+            self._schema = registered_schema(registry, subject, schema_id, "AVRO")
+            self._header = header(self._schema.id)
+        else:
+            self._schema = RegisteredSchema(0, "AVRO", schema or json.dumps(schema_of(type)))
+        self._type = type
+        self._prepare()
+        if registry is not None and subject is not None and schema_id is None:
+            self._header = header(
+                register(as_registry(registry), subject, "AVRO", self._schema.text)
+            )
+
+    def _prepare(self) -> None:
+        parsed = AvroSchema(self._schema.text, self._schema.references)
+        self._parsed: Any = parsed.root
+        self._convert = conversion_of(parsed, self._type)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._schema, self._type, self._header
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._schema, self._type, self._header = state
+        self._prepare()
 
     def encode(self, values: pa.Array) -> pa.Array:
         """The bytes of each row; null for null rows.
@@ -83,7 +107,8 @@ class AvroEncoder:
             target = io.BytesIO()
             target.write(self._header)
             try:
-                schemaless_writer(target, self._parsed, value)
+                fitting = value if self._convert is None else self._convert(value)
+                schemaless_writer(target, self._parsed, fitting)
             except MemoryError:
                 raise
             except Exception as error:
@@ -124,17 +149,6 @@ def schema_of(type_: pa.DataType, name: str = "Value") -> Any:
 def _nullable(type_: pa.DataType, name: str) -> Any:
     form = schema_of(type_, name)
     return form if form == "null" else ["null", form]
-
-
-def _parsed(text: str) -> Any:
-    try:
-        from fastavro import parse_schema
-    except ImportError:
-        raise DecoderUnavailable(NO_PACKAGE) from None
-    try:
-        return parse_schema(json.loads(text))
-    except Exception as error:
-        raise SchemaError(f"not an Avro schema: {error!r}") from error
 
 
 def _python_values(values: pa.Array) -> list[Any]:

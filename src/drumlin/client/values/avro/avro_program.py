@@ -396,7 +396,8 @@ def _form(written: Any, wanted: Any) -> int:
         return at.FORM_FLOAT
     if kind == "double":
         return at.FORM_DOUBLE
-    if "timestamp" not in logical_of(wanted):
+    # A column of nanoseconds is a plain long: the number as it was written.
+    if "timestamp" not in logical_of(wanted) or logical_of(wanted).endswith("-nanos"):
         return at.FORM_8
     # The unit is the writer's, if it names one.
     unit = logical_of(written) if "timestamp" in logical_of(written) else logical_of(wanted)
