@@ -21,6 +21,7 @@ from drumlin.broker.net.connection import Connection
 from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.net.tls_records import RECEIVED_BYTES
 from drumlin.turns import Rounds
 from drumlin.wire.frames import SCRATCH_BYTES
 from rig.servers.certificates import Certificates
@@ -135,8 +136,9 @@ async def _opened(
     router: _Router,
     buffer_bytes: int = 0,
     scratch_bytes: int = SCRATCH_BYTES,
+    received: bytearray | None = None,
 ) -> tuple[_Client, Connection]:
-    """A client, and the connection at the other end."""
+    """A client, and the connection at the other end, which receives into that memory."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         if buffer_bytes:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
@@ -149,7 +151,9 @@ async def _opened(
     opened: list[Any] = []
     scratch = bytearray(scratch_bytes)
     Handshake(
-        TlsChannel(accepted, context, scratch),
+        TlsChannel(
+            accepted, context, scratch=scratch, received=received or bytearray(RECEIVED_BYTES)
+        ),
         router.rounds,
         on_open=lambda _, channel: opened.append(channel),
         on_end=lambda _, reason: opened.append(reason),
@@ -184,7 +188,8 @@ def test_requests_however_they_are_cut(
 
     async def run() -> None:
         router = _Router(lambda _: [])
-        client, connection = await _opened(context, certificates, router)
+        received = bytearray(RECEIVED_BYTES)
+        client, connection = await _opened(context, certificates, router, received=received)
         stream = b"".join(map(_frame, frames))
         sent = b""
         while stream:  # records of any size, too
@@ -197,6 +202,7 @@ def test_requests_however_they_are_cut(
             sent = sent[size:]
             for _ in range(chance.randrange(3)):
                 await asyncio.sleep(0)
+                received[:] = bytes(len(received))  # as other channels may
         async with asyncio.timeout(20):
             while len(router.taken) < len(frames):  # noqa: ASYNC110
                 await asyncio.sleep(0)
@@ -289,9 +295,23 @@ def test_a_byte_a_record_does_not_keep_a_call(
                 count = ends.channel.receive_into([memory])
                 assert count <= 64
                 received += memory[:count]
+            ends.received[:] = bytes(len(ends.received))  # as other channels may
         assert received == data
     finally:
         ends.close()
+
+
+def test_a_record_that_is_too_long(context: ssl.SSLContext, certificates: Certificates) -> None:
+    """Nothing is kept of it, and nobody waits for its end."""
+    ends = Ends(context, certificates)
+    peer = socket.socket(fileno=ends.peer.detach())
+    try:
+        peer.send(b"\x17\x03\x03\xff\xff" + bytes(1000))
+        with pytest.raises(ssl.SSLError, match="TOO_LONG"):
+            ends.channel.receive_into([memoryview(bytearray(4096))])
+    finally:
+        peer.close()
+        ends.channel.close()
 
 
 def test_a_write_is_repeated_as_it_was(context: ssl.SSLContext, certificates: Certificates) -> None:

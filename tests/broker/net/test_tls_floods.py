@@ -18,6 +18,7 @@ from drumlin.broker.net.channel import Channel
 from drumlin.broker.net.handshake import Handshake
 from drumlin.broker.net.handshake_failures import HandshakeTooLong
 from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.net.tls_records import RECEIVED_BYTES
 from drumlin.turns import Rounds
 from drumlin.wire.frames import SCRATCH_BYTES
 from rig.servers.certificates import Certificates
@@ -32,6 +33,11 @@ def context(certificates: Certificates) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.load_cert_chain(certificates.path("server.pem"))
     return made
+
+
+def _channel(accepted: socket.socket, context: ssl.SSLContext) -> TlsChannel:
+    memory = bytearray(SCRATCH_BYTES), bytearray(RECEIVED_BYTES)
+    return TlsChannel(accepted, context, scratch=memory[0], received=memory[1])
 
 
 class _Hello:
@@ -81,7 +87,7 @@ def _sent(data: bytes, channel: Channel, peer: socket.socket, step: str) -> None
 def test_a_hello_of_a_byte_a_record(context: ssl.SSLContext, certificates: Certificates) -> None:
     """As long a one as we take, in 5,000 records."""
     peer, accepted = connected()
-    channel = TlsChannel(accepted, context, bytearray(SCRATCH_BYTES))
+    channel = _channel(accepted, context)
     hello = _Hello(certificates, protocols=19)
     try:
         _sent(hello.first(), channel, peer, "hello")
@@ -100,7 +106,7 @@ def test_a_hello_of_a_byte_a_record(context: ssl.SSLContext, certificates: Certi
 def test_a_hello_without_an_end(context: ssl.SSLContext, certificates: Certificates) -> None:
     """OpenSSL would take one of 128 KB, and certificates of 100 KB."""
     peer, accepted = connected()
-    channel = TlsChannel(accepted, context, bytearray(SCRATCH_BYTES))
+    channel = _channel(accepted, context)
     try:
         with pytest.raises(HandshakeTooLong):
             _sent(_Hello(certificates, protocols=255).first(), channel, peer, "hello")
@@ -119,7 +125,7 @@ def test_a_handshake_goes_on_though_nothing_more_comes(
         peer, accepted = connected()
         opened: list[object] = []
         handshake = Handshake(
-            TlsChannel(accepted, context, bytearray(SCRATCH_BYTES)),
+            _channel(accepted, context),
             Rounds(),
             on_open=lambda _, channel: opened.append(channel),
             on_end=lambda _, reason: opened.append(reason),

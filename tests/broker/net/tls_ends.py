@@ -7,6 +7,7 @@ import socket
 import ssl
 
 from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.net.tls_records import RECEIVED_BYTES
 from drumlin.wire.frames import SCRATCH_BYTES
 from rig.servers.certificates import Certificates
 
@@ -34,7 +35,8 @@ class Ends:
         """`trusting`: the peer's context, if it is not a usual one."""
         peer, accepted = connected()
         self.scratch = bytearray(SCRATCH_BYTES)
-        self.channel = TlsChannel(accepted, context, self.scratch)
+        self.received = bytearray(RECEIVED_BYTES)
+        self.channel = TlsChannel(accepted, context, scratch=self.scratch, received=self.received)
         trusting = trusting or ssl.create_default_context(cafile=certificates.path("ca.crt"))
         self.peer = trusting.wrap_socket(
             peer, server_hostname="localhost", do_handshake_on_connect=False

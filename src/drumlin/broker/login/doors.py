@@ -21,6 +21,7 @@ from drumlin.broker.login.mechanisms.scram import Credentials
 from drumlin.broker.login.unasked import UnaskedDispatcher
 from drumlin.broker.net.channel import Channel, NotLetIn, PlainChannel
 from drumlin.broker.net.tls_channel import TlsChannel
+from drumlin.broker.net.tls_records import RECEIVED_BYTES
 from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.config.config_error import ConfigError
@@ -63,7 +64,9 @@ class Door:
         self._rules = _rules(config, listener)
         #: The listener's certificate and trusted CAs; None without TLS.
         self.tls: ServerTls | None = None
+        self._received = bytearray()  # memory that the channels share
         if protocol.endswith("SSL"):
+            self._received = bytearray(RECEIVED_BYTES)
             self.take(*tls_of(config, listener))
 
     @property
@@ -84,7 +87,7 @@ class Door:
         """
         if self._context is None:
             return PlainChannel(sock)
-        return TlsChannel(sock, self._context, scratch)
+        return TlsChannel(sock, self._context, scratch=scratch, received=self._received)
 
     def greet(self, connection: Connection, channel: Channel) -> None:
         """Let the peer of an open channel in, or begin its login.

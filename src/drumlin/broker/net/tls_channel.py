@@ -25,13 +25,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from drumlin.broker.net.handshake_failures import NOT_TLS, HandshakeTooLong
-from drumlin.broker.net.tls_records import HEADER_BYTES, Records
+from drumlin.broker.net.tls_records import Records
 
 #: A record of TLS. Smaller parts are sent together in one.
 _RECORD_BYTES: Final = 16 * 1024
-#: Bytes of a receive. Buffers of OpenSSL keep the size that they once needed, as long as the
-#: connection lasts: so a write is not larger than a record, either.
-_RECEIVED_BYTES: Final = 16 * 1024
 #: Records of a call. The dearest, which ask for new keys, take 2 ms then.
 _RECORDS_MAX: Final = 32
 #: Bytes of a peer's handshake, with its certificates, each of which takes 0.1 ms. Java takes no
@@ -50,8 +47,10 @@ class TlsChannel:
     __slots__ = (
         "_encrypted",
         "_handshake_bytes",
+        "_has_ended",
         "_has_more",
-        "_kept",
+        "_is_readable",
+        "_left",
         "_received",
         "_records",
         "_scratch",
@@ -65,10 +64,17 @@ class TlsChannel:
         "receiving_needs_room",
     )
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, scratch: bytearray) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        scratch: bytearray,
+        received: bytearray,
+    ) -> None:
         """
-        `scratch`: memory for parts of files, used only during a call. All channels of a loop may
-        share it.
+        `scratch`, `received`: memory for parts of files, and for what comes, of RECEIVED_BYTES.
+        It is used only during a call: all channels of a loop may share it.
 
         Raises:
             OSError: the peer has gone.
@@ -78,11 +84,11 @@ class TlsChannel:
         self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
         self._scratch = memoryview(scratch)
-        self._records = Records()
+        self._records = Records(sock, memoryview(received))
         self._handshake_bytes = 0  # given to OpenSSL before the channel was open
-        self._kept = b""  # received, and not given to OpenSSL: it begins with a record
-        self._has_more = True  # whether more may have come than was received
-        self._unsent = memoryview(b"")  # taken from `_encrypted`
+        self._is_readable = False  # whether OpenSSL has data, or a whole record
+        self._has_ended = False
+        self._unsent: bytes | memoryview = b""  # taken from `_encrypted`
         self._written_bytes = 0  # of the write that has to be repeated, if any
         self.is_open = False
         self.receiving_needs_room = False
@@ -93,20 +99,42 @@ class TlsChannel:
     def shake_hands(self) -> None:
         self._send_answers()
         if self._tls.version() is None:  # not agreed yet
-            self._take(_RECORDS_MAX)
-            self._handshake_bytes += self._received.pending
-            if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
-                raise HandshakeTooLong
             try:
-                self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self._send_answers()
-                raise self._waiting_for(room=False) from None
+                self._take_handshake()
             except ssl.SSLError as error:
                 self._send_alert(is_tls=error.reason not in NOT_TLS)
                 raise
             self._send_answers()
         self.is_open = True
+
+    def _take_handshake(self) -> None:
+        """Give OpenSSL what has come, until the handshake is over.
+
+        Raises:
+            BlockingIOError: it is not.
+        """
+        records = self._records
+        if not records.has_more():
+            count, _ = records.receive()
+            if not count:
+                self._received.write_eof()
+                self._tls.do_handshake()
+        try:
+            for _ in range(_RECORDS_MAX):
+                record = records.take()
+                if record is None:
+                    break
+                self._handshake_bytes += len(record)
+                if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
+                    raise HandshakeTooLong
+                self._received.write(record)
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    self._tls.do_handshake()
+                    return
+        finally:
+            records.keep()
+        self._send_answers()
+        raise self._waiting_for(room=False)
 
     def _send_answers(self) -> None:
         try:
@@ -138,71 +166,63 @@ class TlsChannel:
         return self._tls.getpeercert(binary_form=True) or None
 
     def keeps_bytes(self) -> bool:
-        return len(self._kept) >= HEADER_BYTES or self._may_read()
-
-    def _may_read(self) -> bool:
-        received = self._received
-        return received.pending > 0 or self._tls.pending() > 0 or received.eof
+        return self._is_readable or self._has_ended or self._records.has_more()
 
     def receive_into(self, buffers: Sequence[memoryview]) -> int:
         if self._encrypted.pending > _ANSWERS_MAX_BYTES:
             self._send_answers()
-        received, left, self._has_more = 0, _RECORDS_MAX, True
+        received, self._left, self._has_more = 0, _RECORDS_MAX, True
         try:
             for buffer in buffers:
-                at, size = 0, len(buffer)
-                while at < size:
-                    count = self._read(buffer[at:] if at else buffer)
-                    if count == 0:
-                        return received
-                    if count is not None:
-                        at += count
-                        received += count
-                    elif left > 0 and self._has_more:
-                        left -= max(1, self._take(left))
-                    elif received:
-                        return received
-                    else:
-                        raise self._waiting_for(room=False)
-        except BlockingIOError:
-            if not received:
-                raise self._waiting_for(room=False) from None
+                count = self._fill(buffer)
+                received += count
+                if count < len(buffer):
+                    break
         finally:
+            self._records.keep()
             if self._encrypted.pending:
                 with contextlib.suppress(OSError):  # a broken connection shows at the next call
                     self._flush()
+        if not received and not self._has_ended:
+            raise self._waiting_for(room=False)
         return received
 
-    def _read(self, buffer: memoryview) -> int | None:
-        """A record's data, 0 at the end; None if more has to be taken first."""
-        if not self._may_read():
-            return None
-        try:
-            return self._tls.read(len(buffer), buffer)  # type: ignore[return-value]
-        except ssl.SSLWantReadError:
-            return None
-        except ssl.SSLEOFError:
-            return 0
+    def _fill(self, buffer: memoryview) -> int:
+        """Decrypt into the buffer what has come; returns how many bytes."""
+        at, size = 0, len(buffer)
+        while at < size and (self._is_readable or self._give_record()):
+            try:
+                count: int = self._tls.read(size - at, buffer[at:] if at else buffer)  # type: ignore[assignment]
+            except ssl.SSLWantReadError:  # it had no data
+                self._is_readable = False
+                continue
+            if not count:
+                self._has_ended = True
+                break
+            at += count
+            self._is_readable = at == size and self._tls.pending() > 0
+        return at
 
-    def _take(self, count_max: int) -> int:
-        """Give OpenSSL records that have come, `count_max` at most; returns how many begin.
-
-        Raises:
-            BlockingIOError: none has come.
-        """
-        data = self._kept
-        if len(data) < HEADER_BYTES:
-            come = self._socket.recv(_RECEIVED_BYTES)
-            self._has_more = len(come) == _RECEIVED_BYTES
-            if not come:
-                self._received.write_eof()
-                return 0
-            data += come
-        view = memoryview(data)
-        taken, count = self._records.cut(view, count_max)
-        self._received.write(view[:taken])
-        self._kept = data[taken:]
-        return count
+    def _give_record(self) -> bool:
+        """Give OpenSSL the next record; False if it has not come whole, or may not be taken now."""
+        records = self._records
+        while self._left > 0:
+            record = records.take()
+            if record is not None:
+                self._left -= 1
+                self._received.write(record)
+                if not records.missing_bytes:
+                    self._is_readable = True
+                    return True
+            elif self._has_ended or not self._has_more:
+                return False
+            else:
+                try:
+                    count, self._has_more = records.receive()
+                except BlockingIOError:
+                    return False
+                self._has_ended = not count
+        return False
 
     def _waiting_for(self, *, room: bool) -> BlockingIOError:
         self.receiving_needs_room = room
@@ -211,9 +231,11 @@ class TlsChannel:
     def unread_bytes(self) -> int:
         count = array.array("i", [0])
         fcntl.ioctl(self._socket.fileno(), termios.FIONREAD, count)
-        return count[0] + len(self._kept) + self._received.pending + self._tls.pending()
+        return count[0] + self._records.held_bytes + self._received.pending + self._tls.pending()
 
     def send(self, parts: Sequence[Any], *, more: bool) -> int:  # noqa: ARG002  TCP_NODELAY is on
+        if len(parts) == 1 and len(parts[0]) <= _RECORD_BYTES:
+            return self._write(parts[0])
         sent = 0
         try:
             for chunk in _chunks(parts):
@@ -244,12 +266,12 @@ class TlsChannel:
         Raises:
             BlockingIOError: the socket does not take all of it now.
         """
-        while True:
-            if not self._unsent:
-                if not self._encrypted.pending:
-                    return
-                self._unsent = memoryview(self._encrypted.read())
-            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        unsent: Any = self._unsent or self._encrypted.read()
+        self._unsent = unsent
+        while unsent:
+            sent = self._socket.send(unsent)
+            unsent = memoryview(unsent)[sent:] if sent < len(unsent) else self._encrypted.read()
+            self._unsent = unsent
 
     def close(self) -> None:
         if self.is_open:
