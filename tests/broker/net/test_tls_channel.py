@@ -9,6 +9,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,7 @@ async def _opened(
     Handshake(
         TlsChannel(accepted, context, scratch),
         router.rounds,
+        ThreadPoolExecutor(1),
         on_open=lambda _, channel: opened.append(channel),
         on_end=lambda _, reason: opened.append(reason),
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,7 @@ def test_a_handshake_goes_on_though_nothing_more_comes(
         handshake = Handshake(
             TlsChannel(accepted, context, bytearray(SCRATCH_BYTES)),
             Rounds(),
+            ThreadPoolExecutor(1),
             on_open=lambda _, channel: opened.append(channel),
             on_end=lambda _, reason: opened.append(reason),
         )

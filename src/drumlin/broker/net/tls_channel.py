@@ -24,6 +24,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from drumlin.broker.net.channel import LongStep
 from drumlin.broker.net.handshake_failures import NOT_TLS, HandshakeTooLong
 from drumlin.broker.net.tls_records import HEADER_BYTES, Records
 
@@ -34,9 +35,10 @@ _RECORD_BYTES: Final = 16 * 1024
 _RECEIVED_BYTES: Final = 16 * 1024
 #: Records of a call. The dearest, which ask for new keys, take 2 ms then.
 _RECORDS_MAX: Final = 32
-#: Bytes of a peer's handshake, with its certificates, each of which takes 0.1 ms. Java takes no
-#: longer message.
+#: Bytes of a peer's handshake. Java takes no longer message.
 _HANDSHAKE_BYTES_MAX: Final = 32 * 1024
+#: Certificates of this many bytes take 3 ms at most. Each takes 0.2 ms, and may have 150 bytes.
+_SHORT_STEP_BYTES: Final = 4096
 #: While the peer does not take more answers of OpenSSL itself than this, nothing is received.
 _ANSWERS_MAX_BYTES: Final = 4096
 #: A fatal alert in the clear: protocol_version.
@@ -90,13 +92,16 @@ class TlsChannel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def shake_hands(self) -> None:
+    def shake_hands(self, *, may_be_long: bool = True) -> None:
         self._send_answers()
         if self._tls.version() is None:  # not agreed yet
-            self._take(_RECORDS_MAX)
-            self._handshake_bytes += self._received.pending
+            if not self._received.pending:  # else it is what was too long
+                self._take(_RECORDS_MAX)
+                self._handshake_bytes += self._received.pending
             if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
                 raise HandshakeTooLong
+            if self._handshake_bytes > _SHORT_STEP_BYTES and not may_be_long:
+                raise LongStep
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
