@@ -15,6 +15,7 @@ from typing import Final
 from mutation.mutant import Mutant
 
 _BROKER: Final = "broker"
+_HANDLERS: Final = "broker/handlers"
 #: Operations of all kinds of resources.
 _EVERY_BIT: Final = "0xFFFF"
 #: Methods of a request's context and of an authorizer, and what stands there instead of their call.
@@ -61,9 +62,18 @@ def all_questions(root: Path) -> list[Mutant]:
     for path in sorted((package / _BROKER).rglob("*.py")):
         file = path.relative_to(package).as_posix()
         if file not in _OWN:
-            tests = (*scripts.get(path.stem, ()), *_TESTS)
+            own = (each for api in _apis(package, path) for each in scripts.get(api, ()))
+            tests = (*own, *_TESTS)
             found += _mutants(file, path.read_text("utf-8"), tests)
     return found
+
+
+def _apis(package: Path, path: Path) -> list[str]:
+    """The API of a module of handlers; those whose handlers import another module."""
+    name = f"drumlin.{path.relative_to(package).with_suffix('').as_posix().replace('/', '.')}"
+    handlers = sorted((package / _HANDLERS).glob("*.py"))
+    asking = [each.stem for each in handlers if f"from {name} import" in each.read_text("utf-8")]
+    return list(dict.fromkeys([path.stem, *asking]))
 
 
 def _scripts(folder: Path) -> dict[str, list[str]]:

@@ -148,7 +148,7 @@ def test_every_method_that_is_given_an_operation_is_a_question() -> None:
         for name, method in inspect.getmembers(RequestContext, inspect.isfunction)
         if {"operation", "kind"} & inspect.signature(method).parameters.keys()
     }
-    assert asking - METHODS.keys() == {"known_topics"}, "this one tells what others have said"
+    assert asking <= METHODS.keys()
 
 
 def test_every_function_that_asks_for_apis_is_a_question() -> None:

@@ -85,6 +85,11 @@ def test_secrets_are_in_no_file_that_others_read_and_nowhere_else(server: Secure
 def test_users_before_the_first_start_and_later_ones(tmp_path: Path, run: Run) -> None:
     server = SecureServer(tmp_path)
     offline = "--data", server.data
+    for command in (["list"], ["passwd", "early"], ["remove", "early", "--yes"]):
+        refused = run("users", *command, *offline, typed="bird")
+        assert refused.code == 1
+        assert f"{server.data} has no drumlin-metadata.sqlite: no broker has run" in refused.err
+        assert not server.data.exists()
     assert run("users", "add", "early", *offline, typed="bird").code == 0
     assert run("users", "list", *offline).out == "early\tSCRAM-SHA-256,SCRAM-SHA-512\n"
     assert run("users", "passwd", "early", *offline, typed="worm").code == 0
@@ -112,6 +117,16 @@ def test_users_before_the_first_start_and_later_ones(tmp_path: Path, run: Run) -
         server.check_output()
     finally:
         server.close()
+
+
+def test_no_users_are_made_beside_data_without_metadata(data: Path, run: Run) -> None:
+    """It may be another one of the broker's log dirs, or Kafka's."""
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\ncluster.id=abcdefghijklmnopqrstuv\n")
+    refused = run("users", "add", "alice", "--data", data, typed="secret")
+    assert refused.code == 1
+    assert "has a broker's meta.properties, but no drumlin-metadata.sqlite" in refused.err
+    assert [each.name for each in data.iterdir()] == ["meta.properties"]
 
 
 def test_a_start_that_was_cut_short_is_completed(data: Path) -> None:

@@ -11,10 +11,9 @@ import shutil
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,35 +26,11 @@ from drumlin.securing.client_files import Connection, read_connection
 from drumlin.securing.issuing import brokers_in, certify
 from drumlin.securing.rotation import RotationRefused
 from drumlin.securing.secured_server import secured_server
+from rig.fault_injection.injector import CHANGES, Call
 from rig.ports import free_ports
+from securing.killed_commands import killed_commands
 
 _STEPS = {"trust": rotation.trust, "issue": rotation.issue, "drop": rotation.drop}
-
-
-class _Killed(BaseException):
-    """The process is gone before it makes this call."""
-
-
-@contextmanager
-def _killed_at(call: int, names: tuple[str, ...]) -> Iterator[None]:
-    """Ends the work before one of the calls that change files, counted from 0."""
-    made = list[str]()
-    real = {"fsync": os.fsync, "rename": Path.rename, "unlink": Path.unlink}
-
-    def counted(name: str) -> Any:
-        def function(*arguments: Any, **options: Any) -> Any:
-            if name != "unlink" or arguments[0].suffix != ".tmp":  # those are never there
-                if len(made) == call:
-                    raise _Killed
-                made.append(name)
-            return real[name](*arguments, **options)
-
-        return function
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in names:
-            patch.setattr(os if name == "fsync" else Path, name, counted(name))
-        yield
 
 
 def _starts(folder: Path, copy: Path) -> None:
@@ -90,25 +65,25 @@ def _is_whole(folder: Path) -> None:
 
 
 @contextmanager
-def _told_if_nothing_is_left(folder: Path) -> Iterator[None]:
-    """The step is refused only if all of it was done before."""
+def _told_if_nothing_is_left(folder: Path, after: Sequence[str]) -> Iterator[None]:
+    """The step is refused only if all of it was done before, and names the next one."""
     try:
         yield
     except RotationRefused as refusal:
-        assert "there is no former one" in str(refusal)
-        _is_whole(folder)
+        if after:
+            assert f"'{after[0]}' is next" in str(refusal)
+        else:
+            assert "there is no former one" in str(refusal)
+            _is_whole(folder)
 
 
 @pytest.mark.parametrize(
     "calls",
-    [
-        ("rename", "unlink"),
-        pytest.param(("fsync", "rename", "unlink"), marks=pytest.mark.deep),
-    ],
+    [{Call.RENAME}, pytest.param(CHANGES, marks=pytest.mark.deep)],
     ids=["replacements", "all"],
 )
 @pytest.mark.parametrize("step", _STEPS)
-def test_a_step_killed_at_any_write(tmp_path: Path, step: str, calls: tuple[str, ...]) -> None:
+def test_a_step_killed_at_any_write(tmp_path: Path, step: str, calls: frozenset[Call]) -> None:
     first = tmp_path / "first"
     first.mkdir()
     certify(first, {first / "broker.pem": ["127.0.0.1"]})
@@ -119,26 +94,19 @@ def test_a_step_killed_at_any_write(tmp_path: Path, step: str, calls: tuple[str,
     for each in before:
         _STEPS[each](first)
 
-    call, is_killed = 0, True
-    while is_killed:
-        folder = tmp_path / "cut-short"
-        shutil.copytree(first, folder)
-        with _killed_at(call, calls):
-            try:
-                _STEPS[step](folder)
-                is_killed = False
-            except _Killed:
-                call += 1
-        _starts(folder, tmp_path / "copy")
-        if is_killed:
-            with _told_if_nothing_is_left(folder):
+    folder = tmp_path / "cut-short"
+    shutil.copytree(first, folder)
+    with killed_commands(folder, calls) as commands:
+        for _ in commands.each_kill("certificates", "rotate", step, "--data", folder):
+            _starts(folder, tmp_path / "copy")
+            with _told_if_nothing_is_left(folder, after):
                 _STEPS[step](folder)
             _starts(folder, tmp_path / "copy")
-        for each in after:
-            _STEPS[each](folder)
-        _is_whole(folder)
-        shutil.rmtree(folder)
-    assert call >= 3
+            for each in after:
+                _STEPS[each](folder)
+            _is_whole(folder)
+            shutil.rmtree(folder)
+            shutil.copytree(first, folder)
 
 
 def test_the_files_of_clients_are_of_the_step_before(tmp_path: Path) -> None:

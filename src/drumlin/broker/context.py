@@ -32,7 +32,7 @@ before or after that step is in a coroutine that gives way or waits:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -122,16 +122,6 @@ class RequestContext(NamedTuple):
         if self.broker.authorizer is None:
             return None
         return partial(self.may if is_named else self.sees, operation, Kind.TOPIC)
-
-    def known_topics(self, operation: Operation) -> Mapping[str, bool]:
-        """Earlier results of `may`, by a topic's name; they are dropped when an ACL changes.
-
-        Empty while the audit log records everything that is allowed.
-        """
-        authorizer, session = self.broker.authorizer, self.session
-        if authorizer is None or AUDIT.tells_allowed:
-            return {}
-        return authorizer.remembered(session.principal, session.host, operation, Kind.TOPIC)
 
     def operations(self, kind: Kind, name: str) -> int:
         """The operations that the principal may do, as a response's bit set."""

@@ -65,10 +65,11 @@ def issue(folder: Path) -> list[str]:
         RotationRefused: the new authority is not trusted yet.
         ConfigError, OSError: a file cannot be used.
     """
+    trusted = split_certificates((folder / CA).read_text())
     made = read_authority(folder, NEXT)
     if made is None:
-        raise RotationRefused(f"there is no {folder / NEXT}: 'trust' makes it")
-    trusted = split_certificates((folder / CA).read_text())
+        why = "'drop' is next" if len(trusted) > 1 else "'trust' makes it"
+        raise RotationRefused(f"there is no {folder / NEXT}: {why}")
     known = read_connection(folder)
     told = {CA: "".join(trusted)} | ({} if known is None else {PROPERTIES: known.ca})
     for name, ca in told.items():

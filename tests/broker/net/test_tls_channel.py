@@ -9,6 +9,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,7 @@ async def _opened(
             accepted, context, scratch=scratch, received=received or bytearray(RECEIVED_BYTES)
         ),
         router.rounds,
+        ThreadPoolExecutor(1),
         on_open=lambda _, channel: opened.append(channel),
         on_end=lambda _, reason: opened.append(reason),
     )

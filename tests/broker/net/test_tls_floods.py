@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,7 @@ def test_a_handshake_goes_on_though_nothing_more_comes(
         handshake = Handshake(
             _channel(accepted, context),
             Rounds(),
+            ThreadPoolExecutor(1),
             on_open=lambda _, channel: opened.append(channel),
             on_end=lambda _, reason: opened.append(reason),
         )

@@ -14,6 +14,7 @@ from drumlin.broker.quotas.limits import ClientLimits, Other
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
 from drumlin.broker.quotas.requests import Filter
+from drumlin.broker.quotas.untold import Used
 from drumlin.broker.quotas.usages import Usages
 from drumlin.metadata.image import Resource, ResourceType
 
@@ -112,9 +113,15 @@ def test_what_is_not_admitted_is_not_counted() -> None:
     assert quota.admit("u", "a", 10, 1) == 0
 
 
+class _Notes(list[str]):
+    """A usage that shows whose it is."""
+
+    def hear(self, window: Window, used: Used, now_ms: int) -> None: ...
+
+
 def test_usages_of_strangers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usages, "_KEPT_MAX", 3)
-    kept = Usages(list)
+    kept = Usages(_Notes, _WINDOW)
     for name in "abc":
         kept.of((Other.NONE, name), 0).append(name)
     assert kept.of((Other.NONE, "a"), 0) == ["a"]
@@ -128,7 +135,7 @@ def test_usages_of_strangers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_long_name_is_not_another_one() -> None:
-    kept = Usages(list)
+    kept = Usages(_Notes, _WINDOW)
     for end in "ab":
         kept.of(("", "n" * 30_000 + end), 0).append(end)
     assert kept.of(("", "n" * 30_000 + "a"), 0) == ["a"]

@@ -19,6 +19,10 @@ class NotLetIn(Exception):
     """A peer cannot be let in; the message says why."""
 
 
+class LongStep(Exception):
+    """A handshake's next step may take more than a turn."""
+
+
 class Channel(Protocol):
     """A non-blocking byte stream. All calls raise `OSError` when the connection is broken."""
 
@@ -33,8 +37,13 @@ class Channel(Protocol):
     def fileno(self) -> int:
         """The descriptor to wait for."""
 
-    def shake_hands(self) -> None:
-        """Continue the handshake; once it is complete, the channel `is_open`."""
+    def shake_hands(self, *, may_be_long: bool = True) -> None:
+        """Continue the handshake; once it is complete, the channel `is_open`.
+
+        Raises:
+            LongStep: only unless it `may_be_long`. Call it again in a thread, and nothing else of
+                the channel meanwhile.
+        """
 
     def end_sending(self) -> None:
         """Send nothing more, after a handshake that has failed."""
@@ -78,7 +87,7 @@ class PlainChannel:
     def fileno(self) -> int:
         return self._fileno
 
-    def shake_hands(self) -> None:
+    def shake_hands(self, *, may_be_long: bool = True) -> None:
         """A plain connection begins with its first request."""
 
     def end_sending(self) -> None:

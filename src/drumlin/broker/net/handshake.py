@@ -2,6 +2,8 @@
 
 It takes up to half a millisecond of processor time, so each of its steps has a place in the queue
 of all connections that have more to do: a thousand peers that come at once do not stop the loop.
+A step with many certificates of the peer takes longer. It is made in a thread, and the loop leaves
+the channel alone meanwhile.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Final
 
-from drumlin.broker.net.channel import Channel
+from drumlin.broker.net.channel import Channel, LongStep
 from drumlin.turns import Rounds
 
 #: The time that a refused peer has to read the alert.
@@ -25,16 +28,21 @@ class Handshake:
         self,
         channel: Channel,
         rounds: Rounds,
+        thread: Executor,
         *,
         on_open: Callable[[Handshake, Channel], None],
         on_end: Callable[[Handshake, Exception | str | None], None],
     ) -> None:
-        """One of the two is called: `on_open` with the open channel, or `on_end` with the reason
+        """`thread`: makes long steps.
+
+        One of the two is called: `on_open` with the open channel, or `on_end` with the reason
         why the handshake has ended without one.
         """
         self.peer_host = channel.peer_host
         self._channel = channel
         self._rounds = rounds
+        self._thread = thread
+        self._long_step: asyncio.Future[None] | None = None  # while the thread makes it
         self._on_open, self._on_end = on_open, on_end
         self._loop = asyncio.get_running_loop()
         self._is_over = False
@@ -69,8 +77,27 @@ class Handshake:
     def _go_on(self) -> None:
         if self._is_over:
             return
+        self._after(lambda: self._channel.shake_hands(may_be_long=False))
+
+    def _make_long_step(self) -> None:
+        step = self._loop.run_in_executor(self._thread, self._channel.shake_hands)
+        step.add_done_callback(self._on_long_step)
+        self._long_step = step
+
+    def _on_long_step(self, step: asyncio.Future[None]) -> None:
+        self._long_step = None
+        if self._is_over:
+            step.cancelled() or step.exception()  # nobody waits for it
+            self._channel.close()
+        else:
+            self._after(step.result)
+
+    def _after(self, step: Callable[[], None]) -> None:
+        """Go on as the step has ended."""
         try:
-            self._channel.shake_hands()
+            step()
+        except LongStep:
+            self._make_long_step()
         except BlockingIOError:
             self._go_on_later()
         except ssl.SSLError as error:
@@ -106,5 +133,6 @@ class Handshake:
             return
         self._is_over = True
         self._stop_waiting()
-        self._channel.close()
+        if self._long_step is None:
+            self._channel.close()
         self._on_end(self, reason)

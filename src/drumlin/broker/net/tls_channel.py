@@ -24,6 +24,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from drumlin.broker.net.channel import LongStep
 from drumlin.broker.net.handshake_failures import NOT_TLS, HandshakeTooLong
 from drumlin.broker.net.tls_records import Records
 
@@ -31,9 +32,10 @@ from drumlin.broker.net.tls_records import Records
 _RECORD_BYTES: Final = 16 * 1024
 #: Records of a call. The dearest, which ask for new keys, take 2 ms then.
 _RECORDS_MAX: Final = 32
-#: Bytes of a peer's handshake, with its certificates, each of which takes 0.1 ms. Java takes no
-#: longer message.
+#: Bytes of a peer's handshake. Java takes no longer message.
 _HANDSHAKE_BYTES_MAX: Final = 32 * 1024
+#: Certificates of this many bytes take 3 ms at most. Each takes 0.2 ms, and may have 150 bytes.
+_SHORT_STEP_BYTES: Final = 4096
 #: While the peer does not take more answers of OpenSSL itself than this, nothing is received.
 _ANSWERS_MAX_BYTES: Final = 4096
 #: A fatal alert in the clear: protocol_version.
@@ -48,6 +50,7 @@ class TlsChannel:
         "_encrypted",
         "_handshake_bytes",
         "_has_ended",
+        "_has_long_step",
         "_has_more",
         "_is_readable",
         "_left",
@@ -88,6 +91,7 @@ class TlsChannel:
         self._handshake_bytes = 0  # given to OpenSSL before the channel was open
         self._is_readable = False  # whether OpenSSL has data, or a whole record
         self._has_ended = False
+        self._has_long_step = False
         self._unsent: bytes | memoryview = b""  # taken from `_encrypted`
         self._written_bytes = 0  # of the write that has to be repeated, if any
         self.is_open = False
@@ -96,22 +100,27 @@ class TlsChannel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def shake_hands(self) -> None:
+    def shake_hands(self, *, may_be_long: bool = True) -> None:
         self._send_answers()
         if self._tls.version() is None:  # not agreed yet
             try:
-                self._take_handshake()
+                if self._has_long_step:
+                    self._has_long_step = False
+                    self._make_step()
+                else:
+                    self._take_handshake(may_be_long=may_be_long)
             except ssl.SSLError as error:
                 self._send_alert(is_tls=error.reason not in NOT_TLS)
                 raise
             self._send_answers()
         self.is_open = True
 
-    def _take_handshake(self) -> None:
+    def _take_handshake(self, *, may_be_long: bool) -> None:
         """Give OpenSSL what has come, until the handshake is over.
 
         Raises:
             BlockingIOError: it is not.
+            LongStep: the next call makes the step, and receives nothing: the memory is the loop's.
         """
         records = self._records
         if not records.has_more():
@@ -119,6 +128,7 @@ class TlsChannel:
             if not count:
                 self._received.write_eof()
                 self._tls.do_handshake()
+        is_long = False
         try:
             for _ in range(_RECORDS_MAX):
                 record = records.take()
@@ -128,13 +138,33 @@ class TlsChannel:
                 if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
                     raise HandshakeTooLong
                 self._received.write(record)
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    self._tls.do_handshake()
-                    return
+                is_long = self._handshake_bytes > _SHORT_STEP_BYTES
+                if not is_long:
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        self._tls.do_handshake()
+                        return
         finally:
             records.keep()
-        self._send_answers()
-        raise self._waiting_for(room=False)
+        if not is_long:  # OpenSSL has told already that it needs more
+            self._send_answers()
+            raise self._waiting_for(room=False)
+        if not may_be_long:
+            self._has_long_step = True
+            raise LongStep
+        self._make_step()
+
+    def _make_step(self) -> None:
+        """Have OpenSSL work on what it has got.
+
+        Raises:
+            BlockingIOError: the handshake is not over.
+        """
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send_answers()
+            raise self._waiting_for(room=False) from None
+        self._is_readable = self._received.pending > 0  # what came after the handshake
 
     def _send_answers(self) -> None:
         try:

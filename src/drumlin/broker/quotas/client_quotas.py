@@ -93,7 +93,7 @@ class ClientQuotas:
 
     def hear(self, used: Used) -> None:
         """Count what was used at another broker."""
-        self._all[used.key].hear(used, self.now_ms())
+        self._all[used.key].usages.hear(used, self.now_ms())
 
 
 def user_of(principal: str) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from drumlin.broker.quotas.limits import Other
 from drumlin.broker.quotas.rate import SampledRate, Window
-from drumlin.broker.quotas.untold import Tell, Used
+from drumlin.broker.quotas.untold import Tell
 from drumlin.broker.quotas.usages import Usages
 
 UNLIMITED: Final = 2**31 - 1
@@ -30,7 +30,7 @@ class ConnectionRates:
         self._rates: dict[str, tuple[float, SampledRate]] = {}
         self._exempt: str | None = None
         self._of_addresses: dict[str | None, float] = {}
-        self._usages = Usages(SampledRate)  # of addresses
+        self.usages = Usages(SampledRate, window)  # of addresses
         #: Takes how many come from an address, if other brokers count them, too.
         self.tell: Tell | None = None
 
@@ -78,17 +78,13 @@ class ConnectionRates:
         if bound is None:
             return 0
         owner = (Other.NONE, plain)
-        rate = self._usages.of(owner, now_ms)
+        rate = self.usages.of(owner, now_ms)
         delay_ms = self._counted(rate, bound, now_ms)
         if delay_ms:
             rate.record(self._window, -1, now_ms)
         elif self.tell is not None:
             self.tell(owner, 1, bound)
         return delay_ms
-
-    def hear(self, used: Used, now_ms: int) -> None:
-        """Count connections from an address to another broker."""
-        self._usages.of(used.owner, now_ms).record(self._window, used.amount, now_ms)
 
     def _counted(self, rate: SampledRate, bound: float, now_ms: int) -> int:
         rate.record(self._window, 1, now_ms)

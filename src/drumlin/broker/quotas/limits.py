@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from drumlin.broker.quotas.entities import CLIENT_ID, USER, Entity
@@ -23,6 +24,17 @@ _DEFAULT: Final = Other.DEFAULT
 _NONE: Final = Other.NONE
 
 
+def shortened(owner: Owner) -> Owner:
+    """An owner by names that are not long."""
+    return _short(owner[0]), _short(owner[1])
+
+
+def _short(name: str | Other) -> str | Other:
+    if isinstance(name, Other) or len(name) <= _NAME_MAX:
+        return name
+    return "\0" + blake2b(name.encode(errors="surrogatepass"), digest_size=32).hexdigest()
+
+
 class Limit(NamedTuple):
     """A limit, and those who share it: a user, all who use a client id, or a user's client."""
 
@@ -31,8 +43,9 @@ class Limit(NamedTuple):
 
 
 _UNKNOWN: Final = Limit(0.0, ("", ""))
-#: Clients whose limits are cached, and the maximum length of their names.
+#: Clients whose limits are cached.
 _FOUND_MAX: Final = 10_000
+#: Longer names are not cached, and those of owners are replaced by their hash.
 _NAME_MAX: Final = 256
 
 

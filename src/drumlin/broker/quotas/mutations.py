@@ -8,7 +8,7 @@ from datetime import timedelta
 from drumlin.broker.quotas.limits import ClientLimits, Limit
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.token_bucket import TokenBucket
-from drumlin.broker.quotas.untold import Tell, Used
+from drumlin.broker.quotas.untold import Tell
 from drumlin.broker.quotas.usages import Usages
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO
@@ -20,7 +20,7 @@ class MutationQuota:
     def __init__(self, window: Window) -> None:
         self.window = window
         self.limits = ClientLimits()
-        self._usages = Usages(TokenBucket)
+        self.usages = Usages(TokenBucket, window)
         #: Takes what is used here, if other brokers count it, too.
         self.tell: Tell | None = None
 
@@ -35,13 +35,8 @@ class MutationQuota:
         limit = self.limits.find(user, client_id)
         if limit is None:
             return None
-        bucket = self._usages.of(limit.shared_by, now_ms())
+        bucket = self.usages.of(limit.shared_by, now_ms())
         return Mutations(bucket, self.window, limit, now_ms, self.tell, is_strict=is_strict)
-
-    def hear(self, used: Used, now_ms: int) -> None:
-        """Count what was used at another broker."""
-        bucket = self._usages.of(used.owner, now_ms)
-        bucket.take(self.window, used.bound, used.amount, now_ms)
 
 
 class Mutations:

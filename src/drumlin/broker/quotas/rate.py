@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+from drumlin.broker.quotas.untold import Used
+
 #: Throttle times are an int32 in answers.
 THROTTLE_MS_MAX: Final = 2**31 - 1
 
@@ -61,6 +63,10 @@ class SampledRate:
             sample.reset(now_ms)
         sample.total += value
         sample.last_ms = now_ms
+
+    def hear(self, window: Window, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+        self.record(window, used.amount, now_ms)
 
     def measure(self, window: Window, now_ms: int) -> tuple[float, int]:
         """The total of the window, and its length in ms."""

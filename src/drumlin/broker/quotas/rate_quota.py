@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumlin.broker.quotas.limits import ClientLimits, Limit
 from drumlin.broker.quotas.rate import THROTTLE_MS_MAX, SampledRate, Window
-from drumlin.broker.quotas.untold import Tell, Used
+from drumlin.broker.quotas.untold import Tell
 from drumlin.broker.quotas.usages import Usages
 
 
@@ -15,7 +15,7 @@ class RateQuota:
         self._window = window
         self._throttle_ms_max = throttle_ms_max
         self.limits = ClientLimits()
-        self._usages = Usages(SampledRate)
+        self.usages = Usages(SampledRate, window)
         #: Takes what is used here, if other brokers count it, too.
         self.tell: Tell | None = None
 
@@ -24,14 +24,10 @@ class RateQuota:
         limit = self.limits.find(user, client_id)
         if limit is None:
             return 0
-        usage = self._usages.of(limit.shared_by, now_ms)
+        usage = self.usages.of(limit.shared_by, now_ms)
         usage.record(self._window, value, now_ms)
         self._note(limit, value)
         return self._throttle_ms(usage, limit.bound, now_ms)
-
-    def hear(self, used: Used, now_ms: int) -> None:
-        """Count what was used at another broker."""
-        self._usages.of(used.owner, now_ms).record(self._window, used.amount, now_ms)
 
     def admit(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count the bytes that a client is about to get, unless it has to wait for them.
@@ -42,7 +38,7 @@ class RateQuota:
         limit = self.limits.find(user, client_id)
         if limit is None:
             return 0
-        usage = self._usages.of(limit.shared_by, now_ms)
+        usage = self.usages.of(limit.shared_by, now_ms)
         used, _ = usage.measure(self._window, now_ms)
         usage.record(self._window, value, now_ms)
         throttle_ms = self._throttle_ms(usage, limit.bound, now_ms)

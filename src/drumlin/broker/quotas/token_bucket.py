@@ -6,6 +6,7 @@ Unlike a sampled rate it forgets a burst as fast as the quota allows.
 from __future__ import annotations
 
 from drumlin.broker.quotas.rate import Window, rounded_ms
+from drumlin.broker.quotas.untold import Used
 
 
 class TokenBucket:
@@ -21,6 +22,10 @@ class TokenBucket:
         """Take tokens, even if there are too few."""
         self._fill(window, bound, now_ms)
         self._tokens -= count
+
+    def hear(self, window: Window, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+        self.take(window, used.bound, used.amount, now_ms)
 
     def throttle_ms(self, window: Window, bound: float, now_ms: int) -> int:
         """The time until the number of tokens is not negative."""

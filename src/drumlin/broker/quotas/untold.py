@@ -14,8 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from drumlin.broker.quotas.limits import Owner
-from drumlin.broker.quotas.usages import shortened
+from drumlin.broker.quotas.limits import Owner, shortened
 
 #: A sum of at least what the limit allows in this time is sent soon.
 _MUCH_S: Final = 0.1

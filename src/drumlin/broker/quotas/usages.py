@@ -7,24 +7,31 @@ in Kafka; and if there are too many, the one whose last change is the oldest is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from drumlin.broker.quotas.limits import Other, Owner
+from drumlin.broker.quotas.limits import Owner, shortened
+from drumlin.broker.quotas.rate import Window
+from drumlin.broker.quotas.untold import Used
 
 _EXPIRES_MS: Final = 3_600_000
 _KEPT_MAX: Final = 20_000
-#: Longer names are replaced by their hash.
-_NAME_MAX: Final = 256
 
-T = TypeVar("T")
+
+class Usage(Protocol):
+    """The usage of those who share a limit."""
+
+    def hear(self, window: Window, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+
+
+T = TypeVar("T", bound=Usage)
 
 
 class Usages(Generic[T]):
     """The usage of each owner, created on its first use."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], T], window: Window) -> None:
+        self._make, self._window = make, window
         self._kept: dict[Owner, tuple[T, int]] = {}  # the least recently used first
 
     def __len__(self) -> int:
@@ -42,13 +49,6 @@ class Usages(Generic[T]):
             del kept[oldest]
         return usage
 
-
-def shortened(owner: Owner) -> Owner:
-    """An owner by names that are not long."""
-    return _short(owner[0]), _short(owner[1])
-
-
-def _short(name: str | Other) -> str | Other:
-    if isinstance(name, Other) or len(name) <= _NAME_MAX:
-        return name
-    return "\0" + blake2b(name.encode(errors="surrogatepass"), digest_size=32).hexdigest()
+    def hear(self, used: Used, now_ms: int) -> None:
+        """Count what was used at another broker."""
+        self.of(used.owner, now_ms).hear(self._window, used, now_ms)

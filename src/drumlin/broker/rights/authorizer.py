@@ -5,14 +5,16 @@ an ALLOW, and without a matching ACL the answer is no. With `allow.everyone.if.n
 yes for a resource that has no ACLs at all, for any principal.
 
 An index by name and by the lengths of prefixes finds the ACLs of a resource, however many there
-are. Answers are cached until an ACL changes, for each principal, host and operation; Produce and
-Fetch use the cache. `version` changes with every ACL: work that was allowed before and continues
-later compares it, because a right is checked where its effect happens.
+are. Answers are cached until an ACL changes, for each principal, host and operation; for Produce
+and Fetch, also the topics that are allowed, as requests name them. `version` changes with every
+ACL: work that was allowed before and continues later compares it, because a right is checked where
+its effect happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -26,9 +28,9 @@ from drumlin.broker.rights.acls import (
     Rule,
     Target,
 )
-from drumlin.broker.rights.session import MACHINE
+from drumlin.broker.rights.session import MACHINE, Session
 
-#: Cached answers, for all principals together.
+#: Cached answers and topics, for all principals together.
 _REMEMBERED_MAX: Final = 100_000
 #: Answers for longer names are not cached: no topic has one, and they could fill the memory.
 _REMEMBERED_NAME_MAX: Final = 249
@@ -36,6 +38,7 @@ _REMEMBERED_NAME_MAX: Final = 249
 _NO_NAME: Final = "hardcode"
 
 _NO_ANSWERS: Final[Mapping[str, bool]] = MappingProxyType({})
+_NO_TOPICS: Final[AbstractSet[bytes]] = frozenset()
 
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ class Decision(NamedTuple):
 
 #: Principal, host, operation, kind.
 _Asker: TypeAlias = tuple[str, str, Operation, Kind]
+#: A session, what is to be done on topics, and whether they are meant by their ids.
+Use: TypeAlias = tuple[Session, Operation, bool]
 
 
 class Authorizer:
@@ -63,6 +68,7 @@ class Authorizer:
         self._prefixed: dict[Kind, dict[str, frozenset[Rule]]] = {}
         self._lengths: dict[Kind, list[int]] = {}  # the lengths of prefixes, ascending
         self._remembered: dict[_Asker, dict[str, bool]] = {}  # no dict is empty
+        self._allowed: dict[Use, set[bytes]] = {}  # topics; no set is empty
         self._remembered_count = 0
         #: The number of changes of ACLs.
         self.version = 0
@@ -88,22 +94,31 @@ class Authorizer:
         if answer is None:
             answer = self.decide(*asker, name).is_allowed
             if len(name) <= _REMEMBERED_NAME_MAX:
-                if self._remembered_count >= _REMEMBERED_MAX:
-                    self._forget()
+                self._count_one_more()
                 self._remembered.setdefault(asker, {})[name] = answer
-                self._remembered_count += 1
         return answer
 
-    def remembered(
-        self, principal: str, host: str, operation: Operation, kind: Kind
-    ) -> Mapping[str, bool]:
-        """The cached answers, by name. The mapping is emptied as soon as an ACL changes."""
-        return self._remembered.get((principal, host, operation, kind), _NO_ANSWERS)
+    def allowed_topics(self, use: Use) -> AbstractSet[bytes]:
+        """The names or ids of topics that were noted. The set is emptied as soon as an ACL
+        changes.
+        """
+        return self._allowed.get(use, _NO_TOPICS)
+
+    def note_allowed(self, use: Use, topic: bytes) -> None:
+        """Note the name or id of a topic for which `allows` has just said yes."""
+        self._count_one_more()
+        self._allowed.setdefault(use, set()).add(topic)
+
+    def _count_one_more(self) -> None:
+        if self._remembered_count >= _REMEMBERED_MAX:
+            self._forget()
+        self._remembered_count += 1
 
     def _forget(self) -> None:
-        for answers in self._remembered.values():
-            answers.clear()  # a request may still use it
         self._remembered.clear()
+        for topics in self._allowed.values():
+            topics.clear()  # a request may still use it
+        self._allowed.clear()
         self._remembered_count = 0
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:

@@ -29,6 +29,7 @@ from drumlin.broker.quotas.connection_rates import ConnectionRates
 from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
 from drumlin.broker.traffic.listener_counts import ListenerCounts
+from drumlin.ready_threads import ready_threads
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _log = logging.getLogger(__name__)
@@ -93,6 +94,8 @@ class Server:
         self._memory = RequestMemory(limits.request_memory_bytes)
         # Separate, so that strangers take no memory from authenticated peers.
         self._memory_of_strangers = RequestMemory(limits.request_memory_bytes // _STRANGERS_PART)
+        # One of their own, so that strangers take no more than one processor.
+        self._thread_of_handshakes = ready_threads(1, "handshakes")
         self._scratch = bytearray(SCRATCH_BYTES)  # shared: all connections receive into it
         self._connections: set[Connection] = set()
         #: Peers that are not authenticated yet, with the time when each came, in that order.
@@ -238,6 +241,7 @@ class Server:
             handshake = Handshake(
                 channel,
                 self._router.rounds,
+                self._thread_of_handshakes,
                 on_open=partial(self._opened, door),
                 on_end=partial(self._turned_away, door),
             )
@@ -380,6 +384,7 @@ class Server:
     def close(self) -> None:
         self.stop_accepting()
         self._close_handshakes()
+        self._thread_of_handshakes.shutdown(cancel_futures=True)
         for sock in self._waiting_to_leave:
             sock.close()
         for connection in list(self._connections):

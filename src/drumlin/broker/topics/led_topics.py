@@ -7,19 +7,23 @@ waited notices there that a right was revoked meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from drumlin.broker.rights.acls import Kind
+from drumlin.broker.rights.audit import AUDIT
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
     from drumlin.broker.rights.acls import Operation
+    from drumlin.broker.rights.session import Session
     from drumlin.replication.partition import Partition
 
 #: The partitions by index.
 LedOf: TypeAlias = "Callable[[bytes], Mapping[int, Partition]]"
 _NONE: Final[Mapping[int, Partition]] = MappingProxyType({})
+_NO_TOPICS: Final[AbstractSet[bytes]] = frozenset()
 
 
 class Asking(Protocol):
@@ -27,35 +31,38 @@ class Asking(Protocol):
 
     @property
     def broker(self) -> BrokerData: ...
+    @property
+    def session(self) -> Session: ...
     def may(self, operation: Operation, kind: Kind, name: str) -> bool: ...
-    def known_topics(self, operation: Operation) -> Mapping[str, bool]: ...
+    def sees(self, operation: Operation, kind: Kind, name: str) -> bool: ...
 
 
 def led_topics(context: Asking, operation: Operation, *, by_id: bool) -> LedOf:
     """The lookup of a topic's led partitions, by its name or id.
 
     If the principal may not do `operation` on a topic, no partitions are found, as if this broker
-    led none; the caller then finds out the reason. A right that earlier requests have not cached
-    is checked once, and again when an ACL has changed.
+    led none; the caller then finds out the reason, which is audited. What is allowed is noted for
+    the session's later requests, until an ACL changes.
     """
     registry, authorizer = context.broker.partitions, context.broker.authorizer
     led_of = registry.of_id if by_id else registry.of_name
     if authorizer is None:
         return led_of
-    known = context.known_topics(operation)
-    asked: dict[str, tuple[int, bool]] = {}  # topic -> the version of the ACLs, and the answer
+    use = context.session, operation, by_id
+    known = _NO_TOPICS if AUDIT.tells_allowed else authorizer.allowed_topics(use)
 
     def allowed(topic: bytes) -> Mapping[int, Partition]:
         found = led_of(topic)
-        if not found:
+        if topic in known or not found:
             return found
         name = next(iter(found.values())).topic  # the same in all partitions
-        if known.get(name):
-            return found
-        answer = asked.get(name)
-        if answer is None or answer[0] != authorizer.version:
-            answer = asked[name] = authorizer.version, context.may(operation, Kind.TOPIC, name)
-        return found if answer[1] else _NONE
+        if not context.sees(operation, Kind.TOPIC, name):
+            return _NONE
+        if AUDIT.tells_allowed:
+            context.may(operation, Kind.TOPIC, name)
+        else:
+            authorizer.note_allowed(use, topic)
+        return found
 
     return allowed
 

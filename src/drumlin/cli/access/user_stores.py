@@ -44,9 +44,11 @@ class UserStore(Protocol):
 
 @contextlib.contextmanager
 def user_store(
-    data: Path | None, bootstrap: str, command_config: Path | None
+    data: Path | None, bootstrap: str, command_config: Path | None, *, may_be_new: bool = False
 ) -> Iterator[UserStore]:
     """The users of a cluster, or those in a data directory.
+
+    may_be_new: whether metadata is made in a data directory where no broker has ever run.
 
     Raises:
         Failure: a broker runs on the directory, or the directory cannot be used.
@@ -63,6 +65,7 @@ def user_store(
 
     os.umask(0o077)
     folder = data.absolute()
+    _check_metadata(folder, may_be_new=may_be_new)
     try:
         make_private_folder(folder, key="--data")
         with stopped_metadata(BrokerConfig({"log.dirs": str(folder)})) as opened:
@@ -71,6 +74,25 @@ def user_store(
         raise Failure(f"{error}: without --data, users are those of a running cluster") from None
     except ConfigError as error:
         raise Failure(str(error)) from None
+
+
+def _check_metadata(folder: Path, *, may_be_new: bool) -> None:
+    """
+    Raises:
+        Failure: there is no metadata of a broker, and none can be made.
+    """
+    from drumlin.metadata.embedded.database import FILE_NAME
+    from drumlin.metadata.opening import IN_ZOOKEEPER
+    from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
+
+    if any((folder / each).exists() for each in (FILE_NAME, IN_ZOOKEEPER)):
+        return  # opening it tells what is wrong, if anything is
+    if (folder / META_PROPERTIES).exists():
+        why = f"a broker's {META_PROPERTIES}, but no {FILE_NAME}: start the broker once, or give"
+        raise Failure(f"{folder} has {why} the first of its log dirs")
+    if not may_be_new:
+        why = f"has no {FILE_NAME}: no broker has run there, and there are no users"
+        raise Failure(f"{folder} {why}")
 
 
 class _ClusterUsers:

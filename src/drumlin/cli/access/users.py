@@ -67,7 +67,7 @@ def add(
     A new user has no rights yet: `drumlin acls add` grants them.
     """
     wanted = _mechanisms(mechanisms)
-    with user_store(data, bootstrap, command_config) as store:
+    with user_store(data, bootstrap, command_config, may_be_new=True) as store:
         if name in store.users():
             raise output.Failure(f"user {name} exists: drumlin users passwd changes the password")
         store.put(name, read_password(name, password_file), wanted)
