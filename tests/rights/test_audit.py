@@ -15,6 +15,7 @@ from drumlin.broker.rights.audit import Audit
 from drumlin.broker.rights.authorizer import Authorizer
 from drumlin.broker.rights.session import Session
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
+from rig.data.batches import batch
 from rig.data.raw import RawClient
 from rig.waiting import wait_until
 
@@ -76,10 +77,19 @@ def test_a_login_that_fails_is_told_without_secrets(server: SecuredDrumlin) -> N
     assert "hunter" not in server.said()
 
 
+def _produce(client: RawClient) -> None:
+    topic = {"name": "audited", "partition_data": [{"index": 0, "records": batch(b"v")}]}
+    answer = client.ask("produce", 9, acks=1, timeout=5000, topic_data=[topic])
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
 def test_what_is_allowed_is_told_if_so_wished(server: SecuredDrumlin) -> None:
     level = {"name": _LOGGER, "config_operation": _SET, "value": "DEBUG"}
     resource = {"resource_type": _BROKER_LOGGER, "resource_name": "1", "configs": [level]}
     with server.connect() as administrator, server.login("root") as root:
+        topic = {"name": "audited", "num_partitions": 1, "replication_factor": 1}
+        root.ask("create_topics", 4, topics=[topic])
+        _produce(root)  # this is remembered as allowed
         answer = administrator.ask(
             "incremental_alter_configs", 1, resources=[resource], validate_only=False
         )
@@ -90,7 +100,10 @@ def test_what_is_allowed_is_told_if_so_wished(server: SecuredDrumlin) -> None:
             return _events(server, "allowed", principal="User:root", name="mine")
 
         (told,) = wait_until(is_told, "what is allowed")
-    assert told["rule"] == "a super user"
+        assert told["rule"] == "a super user"
+        _produce(root)
+    (told,) = _events(server, "allowed", name="audited")
+    assert (told["principal"], told["operation"], told["api"]) == ("User:root", "WRITE", "produce")
     server.login("alice").close()
     wait_until(lambda: _events(server, "logged in", principal="User:alice"), "the login")
 
