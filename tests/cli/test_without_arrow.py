@@ -175,6 +175,7 @@ FAILING = (
 )
 NEEDING_ARROW = (
     "snapshot clicks",
+    "bench --seconds 1",
     "restore --topic clicks --to new",
     "consume clicks --output clicks.parquet",
     "consume clicks --group g --join",
