@@ -19,6 +19,7 @@ from bench.report import print_table, write_chart, write_json
 #: In the order in which they run: the quick ones first.
 BENCHES = {
     "command_line": "how soon commands are done, beside an empty Python",
+    "consume_command": "drumlin consume beside kcat, records of 100 B and of 1 KB",
     "produce": "raw produce requests: rate and processor time",
     "fetch": "raw fetch requests: rate and processor time",
     "cores": "two brokers on one machine beside one: rate and processor time",

@@ -80,6 +80,12 @@ def test_version(run: Run) -> None:
         (["nonsense"], "drumlin: No such command 'nonsense' (see drumlin --help)"),
         (["serve"], "drumlin: No such command 'serve'. (Did you mean one of: 'server', "),
         (["cluster", "kil", "2"], "drumlin cluster: No such command 'kil'. Did you mean 'kill'? "),
+        (["topic", "rm", "x"], "drumlin topic: No such command 'rm'. Did you mean 'delete'? "),
+        (
+            ["topics", "consume"],
+            "drumlin topics: No such command 'consume'. Did you mean 'drumlin consume'? ",
+        ),
+        (["acls", "ls"], "drumlin acls: No such command 'ls'. Did you mean 'list'? "),
         (["topics", "lst"], "drumlin topics: No such command 'lst'. Did you mean 'list'? "),
         (
             ["groups", "list", "--state", "emty"],

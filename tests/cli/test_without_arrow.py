@@ -181,6 +181,8 @@ FAILING = (
 )
 NEEDING_ARROW = (
     "snapshot clicks",
+    "bench --seconds 1",
+    "produce clicks lines --registry http://127.0.0.1:1 --value-schema s",
     "restore --topic clicks --to new",
     "consume clicks --output clicks.parquet",
     "consume clicks --group g --join",

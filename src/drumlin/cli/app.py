@@ -36,6 +36,7 @@ app: Final = LazyGroup(
         "consume": _at(
             "records.consume", "consume_command", "Show records, or write them to a file."
         ),
+        "bench": _at("records.bench", "bench_command", "Measure how fast a cluster is."),
         "snapshot": _at(
             "records.snapshot", "snapshot_command", "Show the last record of every key."
         ),

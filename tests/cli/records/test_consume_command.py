@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import drumlin
-from cli.conftest import Run
+from cli.conftest import Result, Run
 from drumlin.client.values.framing import header
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.schema_registry import RegistryRig, running_registry
@@ -138,3 +138,48 @@ def _write(cluster: DrumlinServer, topic: str, registry: RegistryRig) -> None:
             writer.send(proto + b"\x02\x02\x0a\x01b")  # the path of the second one
             writer.send(header(registry.add("j", {"type": "object"}, "JSON")) + b'{"j": 1}')
             writer.send(b"raw")
+
+
+def test_lines_become_values_of_a_schema(prefix: str, run: Run, tmp_path: Path) -> None:
+    topic = f"{prefix}-a"
+    avro, proto = tmp_path / "order.avsc", tmp_path / "a.proto"
+    avro.write_text(json.dumps(ORDER))
+    proto.write_text(PROTO)
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    good.write_text('{"amount": 1}\nnull\n')
+    with running_registry() as registry:
+        to = ("--registry", registry.url)
+
+        def produce(lines: Path, schema: object, *others: str) -> Result:
+            return run("produce", topic, str(lines), *to, "--value-schema", str(schema), *others)
+
+        assert produce(good, avro, "--null", "null").code == 0
+        assert produce(good, f"{topic}-value", "--null", "null").code == 0, "it is registered"
+        shown = run("consume", topic, "--from", "3", "--null", "NULL", *to)
+        assert shown.out.splitlines() == ['{"amount": 1}', "NULL"] * 2
+        for line, complaint in (
+            ("{}", "does not fit the schema"),
+            ('{"amount": 1, "more": 2}', "does not fit the schema"),
+            ('{"amount": "x"}', "does not fit the schema"),
+            ("amount", "not JSON"),
+        ):
+            bad.write_text(line)
+            refused = produce(bad, avro)
+            assert refused.code == 1
+            assert f"{bad}, line 1: " in refused.err
+            assert complaint in refused.err
+        good.write_text('{"x": 5}')
+        registry.add("p", PROTO, "PROTOBUF")
+        assert produce(good, "p").code == 0
+        assert run("consume", topic, "--from", "-1", *to).out == '{"x": 5}\n'
+        bad.write_text('{"y": "b"}')
+        assert "does not fit message A" in produce(bad, "p").err
+        topic = f"{prefix}-b"
+        assert produce(good, proto).code == 0
+        assert run("consume", topic, "--from", "3", *to).out == '{"x": 5}\n'
+        registry.add("j", {"type": "object"}, "JSON")
+        assert "there are AVRO and PROTOBUF" in produce(good, "j").err
+        assert "not found" in produce(good, "nothing").err
+        avro.write_text("[")
+        assert produce(good, avro).code == 1
+        assert run("produce", topic, str(good), *to).code == 2

@@ -30,6 +30,7 @@ from drumlin.client.errors import ClientError
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from drumlin.cli.records.schema_encoding import Encode
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
 
@@ -38,6 +39,7 @@ EXAMPLES: Final = examples(
     "drumlin produce users --key-separator : --null '' < users.txt",
     "drumlin consume a --json | drumlin produce b --json-lines",
     "drumlin produce orders --transactional-id import-7 < orders.txt",
+    "drumlin produce orders --registry http://registry:8081 --value-schema order.avsc < lines",
     "drumlin produce flights flights.parquet --key tailnum --compression zstd",
 )
 _COLUMNAR: Final = frozenset({".parquet", ".arrow", ".feather", ".csv"})
@@ -74,8 +76,15 @@ class _Lines:
     headers: tuple[tuple[str, bytes], ...]
     key: bytes | None = None
     timestamp_ms: int | None = None
+    encode: Encode | None = None
 
     def parse(self, line: bytes) -> dict[str, Any]:
+        record = self._record(line)
+        if self.encode is not None and record["value"] is not None:
+            record["value"] = self.encode(record["value"])
+        return record
+
+    def _record(self, line: bytes) -> dict[str, Any]:
         if self.is_json:
             record = parse_json_line(line)
             record["headers"] += self.headers
@@ -167,6 +176,20 @@ def produce(
     ] = Compression.NONE,
     acks: Annotated[Acks, Option("--acks", help="Which replicas to wait for.")] = Acks.ALL,
     transactional_id: TransactionalId = None,
+    registry: Annotated[
+        str | None,
+        Option("--registry", metavar="URL", help="A schema registry. Its login is in --config."),
+    ] = None,
+    value_schema: Annotated[
+        str | None,
+        Option(
+            "--value-schema",
+            metavar="SUBJECT|FILE",
+            help="Lines are JSON, and are written as Avro or Protobuf: by the latest schema of a "
+            "subject of --registry, or by a .avsc or .proto file, which is registered as "
+            "TOPIC-value.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -180,6 +203,10 @@ def produce(
     if transactional_id is not None and acks is not Acks.ALL:
         raise click.BadParameter("--transactional-id needs --acks all")
     _check_exists(file)
+    if (registry is None) != (value_schema is None):
+        raise click.BadParameter("--registry and --value-schema need each other")
+    if value_schema is not None and file.suffix in _COLUMNAR:
+        raise click.BadParameter("--value-schema is for lines, not for columnar files")
     lines = _Lines(
         json_lines,
         None if key_separator is None else _unescaped(key_separator),
@@ -187,6 +214,7 @@ def produce(
         tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
         _encoded(constant_key),
         None if timestamp is None else _timestamp_ms(timestamp),
+        _encoder(registry, command_config, value_schema, topic),
     )
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
@@ -201,6 +229,17 @@ def produce(
     if records and missing.get(topic) is ErrorCode.unknown_topic_or_partition:
         output.note(f"created topic {topic}")
     _report(topic, records, time.perf_counter() - started, as_json)
+
+
+def _encoder(
+    registry: str | None, command_config: Path | None, schema: str | None, topic: str
+) -> Encode | None:
+    if registry is None or schema is None:
+        return None
+    from drumlin.cli.records.registry_values import registry_of
+    from drumlin.cli.records.schema_encoding import encoder_of
+
+    return encoder_of(registry_of(registry, command_config), schema, topic)
 
 
 def _check_exists(file: Path) -> None:

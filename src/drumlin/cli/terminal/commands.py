@@ -28,6 +28,22 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Complete = Callable[[click.Context, str], list[str]]
+#: Words that other tools have for our commands.
+_WORDS_OF_OTHERS: Final = {
+    "ls": ("list",),
+    "rm": ("delete", "remove"),
+    "del": ("delete", "remove"),
+    "remove": ("delete",),
+    "delete": ("remove",),
+    "new": ("create", "add"),
+    "create": ("add",),
+    "add": ("create",),
+    "show": ("describe", "status"),
+    "info": ("describe", "show"),
+    "get": ("describe", "list"),
+    "set": ("alter",),
+    "seek": ("reset",),
+}
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -219,6 +235,23 @@ class Group(click.Group):
 
         return decorate
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            name, known = error.command_name, self.list_commands(ctx)
+            root = ctx.find_root()
+            meant = [each for each in _WORDS_OF_OTHERS.get(name, ()) if each in known]
+            if ctx is not root and name in root.command.list_commands(root):  # type: ignore[attr-defined]
+                meant = [f"{root.info_name} {name}"]
+            if meant:
+                said = f"No such command {name!r}. Did you mean {meant[0]!r}?"
+                raise click.NoSuchCommand(name, said, ctx=ctx) from None
+            # Click suggests loaded commands only.
+            raise click.NoSuchCommand(name, possibilities=known, ctx=ctx) from None
+
 
 @dataclass(frozen=True)
 class Place:
@@ -248,15 +281,6 @@ class LazyGroup(Group):
             return None
         found: click.Command = getattr(import_module(place.module), place.attribute)
         return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:  # click suggests loaded commands only: here none
-            name = error.command_name
-            raise click.NoSuchCommand(name, possibilities=self._places, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from collections.abc import Collection, Sequence
@@ -76,6 +75,8 @@ def missing(kind: str, name: str, existing: Collection[str]) -> str:
 
 def suggestion(name: str, known: Collection[str]) -> str:
     """A "did you mean" question, if a known name is similar."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

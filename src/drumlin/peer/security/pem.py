@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -87,6 +86,8 @@ def as_file(text: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
+    import tempfile
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(text.encode())
         file.flush()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import json
 import socket
 import ssl
-from typing import Any, Final, NamedTuple
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost
@@ -21,6 +21,9 @@ from drumlin.peer.security.claims import lifetime_of, seconds
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed
 from drumlin.peer.security.tls import OF_TOKEN_ENDPOINT, context_of, explained
+
+if TYPE_CHECKING:  # loaded by those who have an endpoint: every command waits for imports
+    import http.client
 
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -48,6 +51,8 @@ class TokenEndpoint:
 
     def request(self, timeout_s: float) -> TokenRequest:
         """Create a request, without sending it."""
+        import http.client
+
         host, port = self._url.hostname or "", self._url.port
         connection: http.client.HTTPConnection
         if self._context is None:
@@ -79,6 +84,8 @@ class TokenRequest:
             AuthenticationFailed: the request was refused, or there is no token in the answer.
             ConnectionLost: the endpoint is unreachable or fails.
         """
+        import http.client
+
         try:
             self._connection.connect()
             # http.client drops its socket when it knows that no other response follows.
@@ -129,7 +136,7 @@ class TokenRequest:
             answer = None
         if not isinstance(answer, dict):
             answer = {}
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             assert self._login.client_secret is not None
             said = Secret(self._login.client_secret).hidden_in(_error_of(answer))
             why = f"{self._where}: HTTP status {status}{said}"
