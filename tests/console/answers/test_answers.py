@@ -122,6 +122,22 @@ def test_the_latest_value_of_a_key_and_its_history(visitor: Visitor, users: str)
     assert search(0, "nobody")["records"] == []
 
 
+def test_a_key_is_found_among_large_values(visitor: Visitor, client: Client) -> None:
+    """More bytes than are looked through at once."""
+    client.create_topic("answered-wide", 1)
+    with client.writer("answered-wide") as writer:
+        for number in range(24):
+            writer.send(str(number) + "." * 1_000_000, key=f"key{number % 3}")
+    rows, before = [], {}
+    while before is not None:
+        where = {"topic": "answered-wide", "partition": 0, "key": "key1"}
+        found = visitor.get("search", **where, **before, cut=10).json
+        rows += [each["offset"] for each in found["records"]]
+        at = found["before_offset"]
+        before = None if at is None else {"before": at}
+    assert rows == list(range(22, 0, -3))
+
+
 @pytest.mark.parametrize("size", [5_000_000, pytest.param(100_000_000, marks=pytest.mark.deep)])
 def test_a_large_value_is_cut(visitor: Visitor, client: Client, size: int) -> None:
     topic = f"answered-large-{size}"
