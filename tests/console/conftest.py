@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.console_process import ConsoleProcess, Visitor
+from drumlin.securing.authority import Authority
 from rig.brokers.old_records import KEPT
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 
@@ -47,16 +48,20 @@ def open_console(
 def login_console(
     broker: SecuredDrumlin, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleProcess]:
-    """A console of the listener where users log in."""
+    """A console by TLS, of the listener where users log in."""
+    directory = tmp_path_factory.mktemp("login")
     arguments = ("--bootstrap", f"127.0.0.1:{broker.login_port}", "--login", "plain")
-    arguments += ("--data", str(broker.data))
-    with running_console(tmp_path_factory.mktemp("login"), *arguments) as console:
+    arguments += ("--data", str(broker.data), "--allow-host", "console.example")
+    certificate = directory / "console.pem"
+    certificate.write_text(Authority.make("tests").issue("console", ["console.example"]))
+    arguments += ("--tls-certificate", str(certificate))
+    with running_console(directory, *arguments) as console:
         yield console
 
 
 @pytest.fixture
 def visitor(open_console: ConsoleProcess) -> Visitor:
     """Someone who is in."""
-    visitor = Visitor(open_console.port)
+    visitor = Visitor(open_console)
     assert visitor.login().status == 200
     return visitor

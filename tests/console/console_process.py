@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,12 @@ class ConsoleProcess(BrokerProcess):
     def __init__(self, directory: Path, *arguments: str) -> None:
         super().__init__(directory / "console.out")
         self._arguments = arguments
+        self.is_tls = "--tls-certificate" in arguments
         self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.is_tls else 'http'}://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
         command = [sys.executable, "-m", "drumlin", "console", "--listen", "127.0.0.1:0"]
@@ -56,8 +62,8 @@ class Answer:
 class Visitor:
     """Someone with a browser's cookie and the page's token."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, console: ConsoleProcess) -> None:
+        self._console = console
         self.cookie = ""
         self.token = ""
 
@@ -69,7 +75,7 @@ class Visitor:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request with these headers and no others, but for Host where it is not given."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = self._connection()
         try:
             connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
@@ -77,6 +83,14 @@ class Visitor:
             return Answer(response.status, found, response.read())
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        port = self._console.port
+        if not self._console.is_tls:
+            return http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
 
     @property
     def own_headers(self) -> dict[str, str]:

@@ -29,7 +29,8 @@ def _bytes(field: dict[str, Any] | None) -> bytes | None:
 @pytest.fixture(scope="module")
 def users(client: Client) -> str:
     """300 records with 20 keys in two partitions, and a tombstone."""
-    client.create_topic("answered-users", 2, configs={"cleanup.policy": "compact"})
+    configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}  # never cleaned
+    client.create_topic("answered-users", 2, configs=configs)
     rows = {"key": [f"user{i % 20}" for i in range(300)], "value": [f"v{i}" for i in range(300)]}
     client.append(pa.table({**rows, "timestamp": list(range(1000, 1300))}), "answered-users")
     client.append(
@@ -67,6 +68,7 @@ def test_configurations_with_what_differs(visitor: Visitor, users: str) -> None:
     ] == [
         ("cleanup.policy", "compact", "delete"),
         ("max.message.bytes", "110000000", "1048588"),
+        ("min.cleanable.dirty.ratio", "1.0", "0.5"),
     ]
     broker_rows = visitor.get("broker", id=1).json["configs"]
     secret = [each for each in broker_rows if each["is_sensitive"]]
@@ -118,6 +120,22 @@ def test_the_latest_value_of_a_key_and_its_history(visitor: Visitor, users: str)
             break
     assert pages == found["records"]
     assert search(0, "nobody")["records"] == []
+
+
+def test_a_key_is_found_among_large_values(visitor: Visitor, client: Client) -> None:
+    """More bytes than are looked through at once."""
+    client.create_topic("answered-wide", 1)
+    with client.writer("answered-wide") as writer:
+        for number in range(24):
+            writer.send(str(number) + "." * 1_000_000, key=f"key{number % 3}")
+    rows, before = [], {}
+    while before is not None:
+        where = {"topic": "answered-wide", "partition": 0, "key": "key1"}
+        found = visitor.get("search", **where, **before, cut=10).json
+        rows += [each["offset"] for each in found["records"]]
+        at = found["before_offset"]
+        before = None if at is None else {"before": at}
+    assert rows == list(range(22, 0, -3))
 
 
 @pytest.mark.parametrize("size", [5_000_000, pytest.param(100_000_000, marks=pytest.mark.deep)])
@@ -197,9 +215,15 @@ def test_cleaning_of_a_compacted_topic(visitor: Visitor, client: Client, users: 
     for each in found["rows"]:
         told = each["tail_bytes"] + each["head_bytes"] + each["active_bytes"]
         assert told == sizes[each["partition"]] > 0
-    assert found["configs"]["min.cleanable.dirty.ratio"] == "0.5"
-    done = visitor.post("simulation", {"topic": users, "partition": 0}).json
-    assert done["results"][0]["partition"] == 0
+    assert found["configs"]["min.cleanable.dirty.ratio"] == "1.0"
+    # The records are of 1970, but for the tombstone: what it was appended to has a closed segment.
+    (closed,) = [each for each in found["rows"] if each["head_bytes"]]
+    assert closed["dirty_ratio"] == 1.0
+    asked = {"topic": users, "partition": closed["partition"]}
+    (done,) = visitor.post("simulation", asked).json["results"]
+    assert done["partition"] == closed["partition"]
+    assert done["cleaning"]["bytes_read"] == closed["head_bytes"]
+    assert 0 < done["cleaning"]["superseded"] < 300
     client.create_topic("answered-plain", 1)
     plain = visitor.get("compaction", topic="answered-plain").json
     assert "not compacted" in plain["why_not"]

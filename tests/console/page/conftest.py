@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from console.console_process import ConsoleProcess
+
 _PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 OpenPage = Callable[..., Page]
@@ -27,7 +29,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens a page of a console's port; what its script says of errors is an error at the end."""
+    """Opens a page of a console; what its script says of errors is an error at the end."""
     said: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
@@ -37,15 +39,16 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
     contexts = []
 
-    def open_page(port: int, path: str = "#/cluster", *, dark: bool = False) -> Page:
-        context = browser.new_context(color_scheme="dark" if dark else "light")
+    def open_page(console: ConsoleProcess, path: str = "#/cluster", *, dark: bool = False) -> Page:
+        scheme = "dark" if dark else "light"
+        context = browser.new_context(color_scheme=scheme, ignore_https_errors=True)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
         page.on("console", note)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))
-        page.goto(f"http://127.0.0.1:{port}/{path}")
+        page.goto(console.url + path)
         page.wait_for_selector("h1")
         return page
 

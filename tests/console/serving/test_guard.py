@@ -95,11 +95,17 @@ def test_what_causes_work_takes_the_token_too(visitor: Visitor) -> None:
 
 
 def test_the_cookie_is_for_this_page_alone(open_console: ConsoleProcess) -> None:
-    cookie = Visitor(open_console.port).login().headers["set-cookie"].lower()
+    cookie = Visitor(open_console).login().headers["set-cookie"].lower()
     assert cookie.startswith(f"drumlin-console-{open_console.port}=")
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert "domain" not in cookie
+
+
+def test_a_name_that_is_allowed_is_served(login_console: ConsoleProcess) -> None:
+    visitor = Visitor(login_console)
+    for host, status in (("Console.Example:443", 200), ("other.example", 421)):
+        assert visitor.ask("GET", "/", headers={"Host": host}).status == status
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "X" * 50])

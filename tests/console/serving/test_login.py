@@ -38,7 +38,7 @@ def topics(broker: SecuredDrumlin) -> None:
 
 
 def _logged_in(console: ConsoleProcess, user: str) -> Visitor:
-    visitor = Visitor(console.port)
+    visitor = Visitor(console)
     answer = visitor.login(user=user, password=user)
     assert answer.status == 200, answer
     return visitor
@@ -74,7 +74,7 @@ def test_each_user_sees_what_they_may(login_console: ConsoleProcess) -> None:
 
 
 def test_a_wrong_password_is_refused(login_console: ConsoleProcess) -> None:
-    visitor = Visitor(login_console.port)
+    visitor = Visitor(login_console)
     answer = visitor.login(user="alice", password="bob's")
     assert answer.status == 401
     assert "'alice'" in answer.error
@@ -86,12 +86,19 @@ def test_a_wrong_password_is_refused(login_console: ConsoleProcess) -> None:
     assert visitor.ask("GET", "/api/about").json == {"login": "PLAIN", "is_read_only": True}
 
 
+def test_by_tls_the_cookie_is_for_tls_alone(login_console: ConsoleProcess) -> None:
+    answer = Visitor(login_console).login(user="alice", password="alice")
+    cookie = answer.headers["set-cookie"].lower()
+    assert cookie.startswith(f"__host-drumlin-console-{login_console.port}=")
+    assert "; secure" in cookie
+
+
 def test_logging_out_ends_the_session(login_console: ConsoleProcess) -> None:
     alice, again = (_logged_in(login_console, "alice") for _ in range(2))
     assert alice.post("logout", {}).status == 200
     assert alice.get("topics").status == 401
     assert again.get("topics").status == 200
-    mixed = Visitor(login_console.port)
+    mixed = Visitor(login_console)
     mixed.cookie, mixed.token = again.cookie, alice.token
     assert mixed.get("topics").status == 401
 

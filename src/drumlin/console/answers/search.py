@@ -18,6 +18,7 @@ from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 _WINDOW: Final = 5_000
 _WINDOW_GROWTH: Final = 4
+_WINDOW_MAX: Final = 200_000
 _WINDOW_BYTES: Final = 8 << 20
 _ANSWER_BYTES: Final = 1 << 20
 _READING_S: Final = 2.0
@@ -62,7 +63,7 @@ async def search(
         if len(newest) < len(found):
             end = newest[-1]["offset"] if newest else end
             break
-        end, window = begin, window * _WINDOW_GROWTH
+        end, window = begin, min(window * _WINDOW_GROWTH, _WINDOW_MAX)
         if len(rows) == cut.records:
             break
     partitions = len(connections.view.topics[place.topic].partitions)
@@ -114,7 +115,7 @@ def _matching(
     piece: PartitionFetch, span: tuple[int, int], key: bytes, cut_bytes: int, limit: TimeLimit
 ) -> list[Answer] | None:
     rows = []
-    for record in decoded(piece, *span):
+    for record in decoded(piece, *span, containing=key):
         if record.key == key:
             rows.append(shown_record(record, cut_bytes))
         if limit.is_over:
