@@ -29,6 +29,7 @@ BENCHES = {
     "offset_commits": "committing offsets: rate and processor time",
     "groups": "1,000 members, and 1,000 groups: time until stable",
     "columns": "the columnar client beside confluent-kafka, on one core",
+    "asyncio_clients": "drumlin.aio beside aiokafka and our synchronous client",
     "uses": "tables that follow, and tables in stores, beside what a program does itself",
     "spark": "Spark read beside Spark's own Kafka connector",
     "spark_state": "drumlin.spark.snapshot beside max_by and a window over Spark's connector",

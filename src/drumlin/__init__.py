@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
     from drumlin.client.admin.group_admin import GroupDescription as GroupDescription
     from drumlin.client.admin.group_admin import GroupListing as GroupListing
+    from drumlin.client.admin.group_offsets import GroupLag as GroupLag
     from drumlin.client.client import Client as Client
     from drumlin.client.client import connect as connect
     from drumlin.client.consumer import Consumer as Consumer
@@ -92,6 +93,7 @@ _DEFINED_IN: Final = {
     "drumlin.client.admin.admin": ("ConfigEntry", "TopicDescription"),
     "drumlin.client.admin.committed_offsets": ("OffsetAndMetadata",),
     "drumlin.client.admin.group_admin": ("GroupDescription", "GroupListing"),
+    "drumlin.client.admin.group_offsets": ("GroupLag",),
     "drumlin.client.consumer": ("Consumer", "topic_of"),
     "drumlin.client.errors": (
         "AuthenticationFailed",

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 import drumlin
 from aio.conftest import Scenario
 from drumlin import aio
@@ -181,6 +183,7 @@ def test_transactions(run: Callable[[Scenario], None]) -> None:
     run(scenario)
 
 
+@pytest.mark.deep
 def test_the_client_is_as_good_as_new(run: Callable[[Scenario], None]) -> None:
     async def scenario(client: aio.Client, topic: str) -> None:
         async def calls(number: int) -> None:

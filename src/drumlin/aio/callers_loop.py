@@ -20,8 +20,8 @@ from weakref import WeakSet
 
 from drumlin.aio.waiting_code import may_wait, wait_for
 from drumlin.background import shielded
-from drumlin.client.core_loop import ClosedMeanwhile, Condition, CoreLoop, done_in_loop
 from drumlin.client.errors import ClientError
+from drumlin.client.loops.core_loop import ClosedMeanwhile, Condition, CoreLoop, done_in_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -131,6 +131,9 @@ class Client:
     delete_offsets = awaited(sync.Client.delete_offsets)
     committed_offsets = awaited(sync.Client.committed_offsets)
     commit_offsets = awaited(sync.Client.commit_offsets)
+    group_lag = awaited(sync.Client.group_lag)
+    reset_offsets = awaited(sync.Client.reset_offsets)
+    remove_members = awaited(sync.Client.remove_members)
 
     # -- reading -------------------------------------------------------------------------
 

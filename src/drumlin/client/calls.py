@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
 

@@ -12,20 +12,18 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, Self
 
 from drumlin.client import arguments
-from drumlin.client.admin import admin, deleted_records, group_admin, share_group_admin
+from drumlin.client.admin import admin, deleted_records
 from drumlin.client.admin.admin import TopicDescription
-from drumlin.client.admin.committed_offsets import OffsetAndMetadata, to_commit
-from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.group_calls import GroupCalls
+from drumlin.client.loops.core_loop import CoreLoop
+from drumlin.client.loops.loop_thread import LoopThread
 from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
@@ -34,7 +32,7 @@ from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
 from drumlin.client.table_calls import TableCalls
-from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions, by_partition
+from drumlin.client.topic_partition import AnyPartition, TopicPartition, by_partition
 from drumlin.client.write.producer import Producer
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
@@ -100,7 +98,9 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
+class Client(
+    GroupCalls, ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, DeprecatedCalls
+):
     """A client of one cluster, in one process. Use it as a context manager, or `close` it.
 
     `connect` creates it, checks its options and sends a first request.
@@ -382,107 +382,3 @@ class Client(ReadingCalls, StateCalls, TableCalls, WritingCalls, RestoreCalls, D
         return self._run(
             deleted_records.delete_in_topic(self._connections, topic, partitions, before)
         )
-
-    # -- groups --------------------------------------------------------------------------
-
-    def list_groups(
-        self, *, states: Collection[str] = (), types: Collection[str] = ()
-    ) -> list[GroupListing]:
-        """The groups of the cluster, sorted by name, optionally filtered by state and type.
-
-        Args:
-            states: "Stable", "Empty", "PreparingRebalance", ... as brokers name them.
-            types: "classic", "consumer", "share" or "streams".
-
-        Returns:
-            For each `group` its `state`, `type`, `protocol`, and the id of its `coordinator`.
-            Before Kafka 2.6 brokers return no state, before 3.8 no type: it is None then, and
-            matches no filter.
-
-        Raises:
-            ValueError: no such state, or no such type.
-        """
-        arguments.some_of("states", states, group_admin.STATES)
-        arguments.some_of("types", types, group_admin.TYPES)
-        return self._run(group_admin.list_groups(self._connections, states, types))
-
-    def describe_group(self, group: str) -> GroupDescription:
-        """State and members of a group of any type; one that does not exist is "Dead".
-
-        Returns:
-            `state`, `type`, `is_at_rest`, and `members`: for each its `member_id`, `client_id`,
-            `host`, `instance_id` and `partitions`.
-
-        Raises:
-            RequestRefused: the broker cannot describe a group of this type.
-        """
-        return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
-
-    def delete_group(self, group: str) -> None:
-        """Delete a group, which must have no members, with its offsets.
-
-        Raises:
-            RequestRefused: NON_EMPTY_GROUP: it has members; GROUP_ID_NOT_FOUND: it does not exist.
-        """
-        arguments.text("group", group)
-        self._run(group_admin.delete_group(self._connections, group))
-
-    def delete_offsets(self, group: str, partitions: Collection[tuple[str, int]]) -> None:
-        """Delete a group's committed offsets for these partitions.
-
-        Raises:
-            RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: a member is subscribed to the topic;
-                GROUP_ID_NOT_FOUND: the group does not exist.
-        """
-        arguments.text("group", group)
-        places = as_partitions(partitions)
-        self._run(group_admin.delete_offsets(self._connections, group, places))
-
-    def committed_offsets(
-        self, group: str, *, require_stable: bool = False
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All committed offsets of a group.
-
-        Args:
-            group: its name.
-            require_stable: wait while an open transaction has offsets of the group; otherwise the
-                result has the offsets from before that transaction.
-
-        Returns:
-            By (topic, partition): `offset`, `metadata` and `leader_epoch`. Empty for a group that
-            does not exist.
-
-        Raises:
-            RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction did not end in time.
-        """
-        return self._run(
-            group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
-        )
-
-    def commit_offsets(
-        self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
-    ) -> None:
-        """Commit offsets to a group without being a member.
-
-        Raises:
-            CommitFailed: the broker refuses them, for example because the group has members.
-            TypeError, ValueError: `group`, a partition or an offset is invalid.
-        """
-        arguments.text("group", group)
-        self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
-
-    def commit_offsets_async(
-        self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
-    ) -> Future[None]:
-        """Like `commit_offsets`, in the background.
-
-        Returns:
-            A future with the outcome: its `result()` raises what `commit_offsets` would.
-
-        Raises:
-            ClientError: the client is closed.
-            TypeError, ValueError: `group`, a partition or an offset is invalid.
-        """
-        arguments.text("group", group)
-        committing = group_admin.commit_all(self._connections, group, to_commit(offsets))
-        return self._thread.submit(committing)

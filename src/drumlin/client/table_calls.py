@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from drumlin.client.arguments import STATE_BYTES
 from drumlin.client.calls import Calls
-from drumlin.client.core_loop import CoreLoop
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.loops.loop_thread import LoopThread
 from drumlin.client.write.deliveries import Deliveries, DeliveryRules
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import DeliveryMode

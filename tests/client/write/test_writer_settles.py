@@ -17,7 +17,7 @@ import drumlin
 from client.write.flaky_log import Fault, FlakyLog, values
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.loops.loop_thread import LoopThread
 from drumlin.client.write import open_batch
 from drumlin.client.write.partition_sender import PartitionSender
 from drumlin.client.write.writer import Writer

@@ -38,6 +38,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from drumlin.wire.protocol.delete_groups import DeleteGroupsRequest
 from drumlin.wire.protocol.describe_groups import DescribeGroupsRequest
+from drumlin.wire.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from drumlin.wire.protocol.list_groups import ListGroupsRequest
 from drumlin.wire.protocol.offset_delete import (
     OffsetDeleteRequest,
@@ -53,6 +54,9 @@ STATES: Final = (
     *("Assigning", "Reconciling", "NotReady", "Unknown"),
 )
 TYPES: Final = ("classic", "consumer", "share", "streams")
+
+_SEVERAL_FROM: Final = 3  # the version of LeaveGroup
+_REMOVED: Final = "removed by an administrator"
 
 #: Transient errors of a partition that concern the coordinator, not the partition.
 _OF_COORDINATOR: Final = LOST_COORDINATOR | {ErrorCode.coordinator_load_in_progress}
@@ -186,6 +190,37 @@ async def delete_group(connections: BrokerConnections, group: str) -> None:
     await ask_coordinator(connections, group, "delete_groups", request, read)
 
 
+async def remove_members(
+    connections: BrokerConnections,
+    group: str,
+    members: Collection[tuple[str, str | None]],
+) -> None:
+    """Have members leave, each given by its member id or, if it is static, by its instance id.
+
+    Raises:
+        KafkaError: the first refusal; the others have left.
+    """
+    leaving = tuple(
+        MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=_REMOVED)
+        for member_id, instance_id in members
+    )
+
+    def request(version: int) -> LeaveGroupRequest:
+        if version < _SEVERAL_FROM:
+            why = "brokers before Apache Kafka 2.4 remove no members"
+            raise KafkaError(ErrorCode.unsupported_version, why)
+        return LeaveGroupRequest(group_id=group, members=leaving)
+
+    def read(response: Any) -> None:
+        _check("leave_group", response.error_code, f"group {group!r}")
+        for each in response.members:
+            name = each.group_instance_id or each.member_id
+            _check("leave_group", each.error_code, f"group {group!r}, member {name!r}")
+
+    if leaving:
+        await ask_coordinator(connections, group, "leave_group", request, read)
+
+
 # -- offsets -----------------------------------------------------------------------------------
 
 
@@ -238,6 +273,15 @@ async def commit_all(
     """
     with translated():
         refused = await commit(connections, group, positions)
+    raise_refused(group, refused)
+
+
+def raise_refused(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+    """Check that no offset was refused.
+
+    Raises:
+        CommitFailed: one was; the others are committed.
+    """
     for (topic, partition), code in sorted(refused.items()):
         where = f"group {group!r}, topic {topic!r} partition {partition}"
         raise CommitFailed(f"{where}: {code.name}", code)

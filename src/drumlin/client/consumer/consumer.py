@@ -15,8 +15,8 @@ from drumlin.client.consumer.idle import IdleDeadline
 from drumlin.client.consumer.membership.membership import Duty, DutyKind
 from drumlin.client.consumer.offsets.start_offsets import Reset
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.places import Place, check_place
 from drumlin.client.topic_partition import AnyPartition, TopicPartition, as_partitions
 from drumlin.peer.broker_connections import BrokerConnections

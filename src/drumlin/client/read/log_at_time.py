@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from drumlin.client.core_loop import CoreLoop
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.places import Place, first_ms, is_time
 from drumlin.client.read import reader
 from drumlin.client.read.offsets import look_up

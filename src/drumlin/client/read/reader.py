@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import OffsetSpec, Place, check_partitions, is_time
 from drumlin.client.read.fetch_memory import FetchMemory

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from drumlin.client.admin import admin, group_admin
 from drumlin.client.admin.admin import TopicDescription
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import NotRestored, TopicExists, translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.read import reader
 from drumlin.client.read.offsets import offsets_of_topic
 from drumlin.client.restore.restore_marker import Marker, RestoreRequest, marker_in, name_for

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from drumlin.client.arguments import STATE_BYTES
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import NotRestored, translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.read import reader
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.restore.restore_marker import RestoreRequest, marked, name_for

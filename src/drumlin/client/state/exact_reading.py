@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import RecordsMissing
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.read import reader
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.state.exact_states import confirm_states, exact_from

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import OffsetOutOfRange, translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.places import Point, check_partitions, last_ms
 from drumlin.client.read.log_at_time import ends_at
 from drumlin.client.read.log_bounds import bounds_of

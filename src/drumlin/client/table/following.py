@@ -19,7 +19,6 @@ from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetching.decoder import decode
 from drumlin.client.consumer.options import ConsumerOptions
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     ClientError,
     EqualKeys,
@@ -29,6 +28,7 @@ from drumlin.client.errors import (
     UnknownTopic,
     translated,
 )
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.table.disk_rows import DiskRows
 from drumlin.client.table.exactness import Exactness
 from drumlin.client.table.loading import (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.admin.admin import describe_topics
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -15,6 +14,7 @@ from drumlin.client.errors import (
     RequestTimedOut,
     StateNotExact,
 )
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.state.exact_reading import ExactReader
 from drumlin.client.state.exact_states import claim_states, log_facts

@@ -12,8 +12,8 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
 from drumlin.client import arguments
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, RequestTimedOut, translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.table.following import Following
 from drumlin.client.table.loading import ISOLATION

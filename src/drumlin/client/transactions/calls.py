@@ -7,8 +7,8 @@ from typing import Final
 
 from drumlin.client import arguments
 from drumlin.client.calls import Calls
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.topic_partition import TopicPartition, as_partitions
 from drumlin.client.transactions import descriptions, many, open_producers, session, timeout_limit
 from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError
 from drumlin.peer.retry import Deadline
 

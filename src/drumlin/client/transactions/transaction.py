@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, to_commit
-from drumlin.client.core_loop import ClosedMeanwhile, CoreLoop
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
+from drumlin.client.loops.core_loop import ClosedMeanwhile, CoreLoop
 from drumlin.client.other_names.deprecation import was_called
 from drumlin.client.topic_partition import AnyPartition
 from drumlin.client.transactions.errors import (

@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drumlin.client import tables
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import DeliveryFailed
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.tables import TableLike
 from drumlin.client.write.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
 from drumlin.client.write.options import AppendOptions, IfThere

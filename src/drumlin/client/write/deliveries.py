@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 from drumlin.client.arguments import Acks
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import DeliveryMode

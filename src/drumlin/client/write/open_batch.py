@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.core_loop import CoreLoop, done_in_loop
 from drumlin.client.errors import RequestTimedOut
+from drumlin.client.loops.core_loop import CoreLoop, done_in_loop
 from drumlin.client.needs_arrow import has_arrow
 from drumlin.peer.produce import Produced
 from drumlin.records.plain.record import Record, encode_batch

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import translated
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.deliveries import (
     AppendedRange,

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 from drumlin.client import arguments
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import (
     BufferFull,
     ClientError,
@@ -32,6 +31,7 @@ from drumlin.client.errors import (
     as_delivery_failed,
     translated,
 )
+from drumlin.client.loops.core_loop import CoreLoop
 from drumlin.client.write.open_batch import (
     HEADER_OVERHEAD,
     RECORD_OVERHEAD,

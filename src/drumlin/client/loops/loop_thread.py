@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from drumlin.client.core_loop import CoreLoop
 from drumlin.client.errors import ClientError
+from drumlin.client.loops.core_loop import CoreLoop
 
 T = TypeVar("T")
 
