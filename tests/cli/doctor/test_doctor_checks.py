@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drumlin.cli.doctor.checks import clocks, directories, disks, groups, listeners, machine
+from drumlin.cli.doctor.checks import (
+    cleaning,
+    clocks,
+    directories,
+    disks,
+    groups,
+    listeners,
+    machine,
+)
 from drumlin.cli.doctor.checks import partitions as of_partitions
 from drumlin.cli.doctor.checks import transactions as of_transactions
 from drumlin.cli.doctor.facts import (
@@ -243,10 +251,11 @@ def test_durability(replicas: tuple[int, ...], min_isr: int, check: str | None) 
 
 
 def test_brokers_and_leaders() -> None:
+    assert [each.check for each in of_partitions.brokers(cluster())] == ["no-topics"]
     away = Partition("t", 0, 1, (1, 4), (1,))
     (dead,) = of_partitions.brokers(cluster(away))
     assert dead.subject == "broker 4"
-    lost = dataclasses.replace(cluster(), controller=-1)
+    lost = dataclasses.replace(cluster(Partition("t", 0, 1, (1,), (1,))), controller=-1)
     assert [each.check for each in of_partitions.brokers(lost)] == ["no-controller"]
     moved = [Partition("t", index, 2, (1, 2), (1, 2)) for index in range(4)]
     assert [*of_partitions.preferred_leaders(cluster(*moved))]
@@ -325,6 +334,27 @@ def test_transactions_that_are_late() -> None:
         open_transactions=(OpenTransaction("fine", 100, 60), OpenTransaction("late", 200, 60))
     )
     assert [each.subject for each in of_transactions.late(facts)] == ["late"]
+
+
+CLEAN = {"topic": "t", "partition": 0, "uncleanable_because": None, "overdue_ms": 0}
+
+
+@pytest.mark.parametrize(
+    ("row", "checks"),
+    [
+        ({}, []),
+        ({"uncleanable_because": "invalid batch"}, ["uncleanable"]),
+        ({"error": "no such file"}, ["uncleanable"]),
+        ({"overdue_ms": 5000}, ["cleaning-overdue"]),
+    ],
+)
+def test_cleaning(row: dict[str, object], checks: list[str]) -> None:
+    report = {"is_enabled": True, "partitions": [CLEAN | row]}
+    found = [*cleaning.uncleanable(report), *cleaning.overdue(report)]
+    assert [each.check for each in found] == checks
+    assert not [*cleaning.disabled(report)]
+    assert [*cleaning.disabled(report | {"is_enabled": False})]
+    assert not [*cleaning.disabled(report | {"is_enabled": None})]  # no broker runs there
 
 
 def test_few_names_are_told() -> None:

@@ -156,6 +156,11 @@ def test_metrics_of_our_own_brokers() -> None:
     assert only(again.own)["busy_ratio"] is None  # it was started anew
 
 
-@pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 45.0)])
+@pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 30.0)])
 def test_looks_take_a_tenth_of_the_time_at_most(took_s: float, pause: float) -> None:
     assert pause_s(2.0, took_s) == pytest.approx(pause)
+
+
+def test_a_look_that_failed_is_repeated_soon() -> None:
+    assert pause_s(2.0, 10.0, has_failed=True) == 2.0
+    assert pause_s(60.0, 5.0) == 55.0

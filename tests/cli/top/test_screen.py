@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ TOTALS = {
     "offline": 0,
     "under_replicated": 0,
     "offline_log_dirs": 0,
+    "silent_brokers": [],
 }
 PICTURE = Picture(
     2.0,
@@ -142,6 +144,9 @@ def test_what_is_painted() -> None:
     assert "records in/s▼" in text
     assert text.index("fast") < text.index("slow")
     assert "1 of 3" in text
+    hung = dataclasses.replace(PICTURE, totals=TOTALS | {"silent_brokers": [2, 3]})
+    assert "no answer from brokers 2, 3" in shown(Screen(), hung)
+    assert "in sync" not in shown(Screen(), hung)
     assert "broker is gone" in shown(Screen(), error="broker is gone")
     assert "looking" in shown(Screen(), None)
     assert "another view" in shown(after("?"))

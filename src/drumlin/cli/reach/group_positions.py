@@ -16,6 +16,7 @@ from drumlin.client.admin.committed_offsets import NAMES_UP_TO
 from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.list_groups import ListGroupsRequest
 from drumlin.wire.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -34,8 +35,10 @@ def commits_offsets(group: GroupListing) -> bool:
     return (group.type and group.type.lower()) in _COMMITTING
 
 
-async def listed_groups(connections: BrokerConnections) -> list[GroupListing]:
-    """The groups of all brokers that answer now."""
+async def listed_groups(
+    connections: BrokerConnections,
+) -> tuple[list[GroupListing], frozenset[int]]:
+    """The groups of all brokers that answer now, and the brokers that do not."""
 
     async def ask(node_id: int) -> list[GroupListing]:
         connection = await connections.broker(node_id)
@@ -51,10 +54,13 @@ async def listed_groups(connections: BrokerConnections) -> list[GroupListing]:
             for each in answer.groups
         ]
 
-    asking = map(ask, sorted(connections.view.brokers))
-    outcomes = await asyncio.gather(*asking, return_exceptions=True)
+    nodes = sorted(connections.view.brokers)
+    outcomes = await asyncio.gather(*map(ask, nodes), return_exceptions=True)
     raise_unless_absent(outcomes)
-    return [each for told in outcomes if not isinstance(told, BaseException) for each in told]
+    told = zip(nodes, outcomes, strict=True)
+    silent = frozenset(node_id for node_id, each in told if isinstance(each, PeerError))
+    found = (each for each in outcomes if not isinstance(each, BaseException))
+    return [*itertools.chain.from_iterable(found)], silent
 
 
 async def positions_of(connections: BrokerConnections, groups: Iterable[GroupListing]) -> Positions:

@@ -32,7 +32,10 @@ class LogDir:
 
 
 async def log_dirs(connections: BrokerConnections) -> list[LogDir]:
-    """The log dirs of all brokers in the view; copies that are being moved are not counted."""
+    """The log dirs of all brokers in the view that tell them to this user.
+
+    Copies that are being moved are not counted.
+    """
 
     async def ask(node_id: int) -> list[LogDir]:
         connection = await connections.broker(node_id)

@@ -23,7 +23,9 @@ from drumlin.peer.options import PeerOptions
 
 _EXIT_USAGE: Final = 2
 #: A broker that hangs must not stop the picture for long.
-_OPTIONS: Final = PeerOptions(client_id="drumlin-top", request_timeout_ms=10_000)
+_OPTIONS: Final = PeerOptions(
+    client_id="drumlin-top", request_timeout_ms=5_000, connect_timeout_ms=5_000
+)
 
 
 def top(
@@ -67,7 +69,7 @@ def top(
 
     Works with any Kafka cluster. Records are counted by offsets, bytes by how much the leaders'
     logs have grown; rates are those of the last 10 s. A look never takes more than a tenth of the
-    time: with very many partitions, there are fewer than --interval says.
+    time, or 30 s apart: with very many partitions, there are fewer than --interval says.
 
     --json prints a line for each look, until Ctrl-C; with --once a single document.
     """

@@ -114,4 +114,5 @@ async def _look_on(
         else:
             display.picture, display.error = looks.add(look), None
         display.changed.set()
-        await asyncio.sleep(pause_s(interval_s, loop.time() - began_s))
+        took_s = loop.time() - began_s
+        await asyncio.sleep(pause_s(interval_s, took_s, has_failed=display.error is not None))

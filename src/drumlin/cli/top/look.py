@@ -49,6 +49,7 @@ class Look:
     groups: Sequence[GroupListing] = ()
     positions: Positions = field(default_factory=dict)
     own: Sequence[OwnLook] = ()
+    silent: frozenset[int] = frozenset()  # brokers that are registered and do not answer
 
 
 async def take_look(connections: BrokerConnections, own: Sequence[BrokerHttp]) -> Look:
@@ -61,7 +62,7 @@ async def take_look(connections: BrokerConnections, own: Sequence[BrokerHttp]) -
     try:
         await connections.look_up(None)
         view = connections.view
-        groups = await listed_groups(connections)
+        groups, silent = await listed_groups(connections)
         # Before the ends of the logs, so that no lag is negative.
         positions = await positions_of(connections, groups)
         at_s = time.monotonic()
@@ -78,6 +79,7 @@ async def take_look(connections: BrokerConnections, own: Sequence[BrokerHttp]) -
             groups,
             positions,
             [await each for each in asked_own],
+            silent,
         )
     finally:
         await asyncio.gather(*asked_own, return_exceptions=True)

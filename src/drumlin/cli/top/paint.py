@@ -87,9 +87,12 @@ def _trouble(picture: Picture, error: str | None) -> Text:
         )
         if totals[key]
     ]
+    if totals["silent_brokers"]:
+        silent = ", ".join(map(str, totals["silent_brokers"]))
+        found.insert(0, f"no answer from brokers {silent}: what they lead is not counted")
     if not found:
         return _line("all replicas are in sync", "green")
-    is_bad = totals["offline"] or totals["offline_log_dirs"]
+    is_bad = totals["offline"] or totals["offline_log_dirs"] or totals["silent_brokers"]
     return _line("; ".join(found), "bold red" if is_bad else "yellow")
 
 

@@ -94,6 +94,7 @@ def picture(before: Look | None, now: Look) -> Picture:
         "offline": sum(each["offline"] for each in topics),
         "under_replicated": sum(each["under_replicated"] for each in topics),
         "offline_log_dirs": sum(each["offline_log_dirs"] for each in brokers),
+        "silent_brokers": sorted(now.silent),
     }
     return Picture(
         seconds, now.cluster_id, totals, topics, partitions, groups, brokers, own, cleaner

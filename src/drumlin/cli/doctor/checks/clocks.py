@@ -7,7 +7,7 @@ from typing import Final
 
 from drumlin.cli.doctor.facts import BrokerClock, Machine
 from drumlin.cli.doctor.finding import Finding, Severity, some_of
-from drumlin.cli.terminal.output import human_duration
+from drumlin.cli.terminal.output import counted, human_duration
 from drumlin.client.topic_partition import TopicPartition
 
 _APART_WARNING_MS, _APART_ERROR_MS = 1_000, 60_000
@@ -68,8 +68,8 @@ def future_records(newest: Mapping[TopicPartition, int], now_ms: int) -> Iterato
             Severity.WARNING,
             "future-records",
             some_of(names),
-            f"{len(late)} partitions have records up to {human_duration(max(late.values()))} "
-            "ahead of this machine's clock",
+            f"{counted(len(late), 'partition')} with records up to "
+            f"{human_duration(max(late.values()))} ahead of this machine's clock",
             "retention.ms keeps their segments until that time has come",
             "set the producers' clocks right; message.timestamp.after.max.ms refuses such records",
         )

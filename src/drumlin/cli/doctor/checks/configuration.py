@@ -7,6 +7,7 @@ from typing import Final
 
 from drumlin.cli.doctor.facts import ClusterFacts, Configuration
 from drumlin.cli.doctor.finding import Finding, Severity, some_of
+from drumlin.cli.terminal.output import counted
 
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FACTORS: Final = {
@@ -25,7 +26,8 @@ def without_effect(configurations: tuple[Configuration, ...]) -> Iterator[Findin
                 "key-without-effect",
                 each.where,
                 f"without effect: {', '.join(each.without_effect)}",
-                "Kafka knows these keys, but nothing here depends on them",
+                "Apache Kafka knows these keys, in this version or another, but nothing depends on "
+                "them there",
                 "remove them; docs/configuration.md lists the keys that have an effect",
             )
 
@@ -51,7 +53,7 @@ def unclean_election(
             Severity.WARNING,
             "unclean-election",
             some_of(sorted(names)),
-            f"{_UNCLEAN} is true for {len(names)} topics",
+            f"{_UNCLEAN} is true for {counted(len(names), 'topic')}",
             why,
             f"drumlin configs alter topic {min(names)} --delete {_UNCLEAN}",
         )

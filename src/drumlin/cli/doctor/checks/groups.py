@@ -7,7 +7,7 @@ from typing import Final
 
 from drumlin.cli.doctor.facts import GroupFacts
 from drumlin.cli.doctor.finding import Finding, Severity, some_of
-from drumlin.cli.terminal.output import human_duration
+from drumlin.cli.terminal.output import counted, human_duration
 from drumlin.client.topic_partition import TopicPartition
 
 #: A group that would need longer than this to catch up, if nothing more arrived, is behind.
@@ -29,7 +29,8 @@ def below_start(groups: Iterable[GroupFacts]) -> Iterator[Finding]:
                 Severity.ERROR if is_read else Severity.WARNING,
                 "group-below-log-start",
                 f"group {group.group}",
-                f"it has not read {sum(lost.values()):,} records that are gone: {_places(lost)}",
+                f"it has not read {counted(sum(lost.values()), 'record')} of what was removed from "
+                f"{_places(lost)}",
                 "its consumers jump to the log's start or end, as auto.offset.reset says, or fail",
                 f"longer retention, and drumlin groups reset {group.group} "
                 f"{_topic(lost)} --to earliest",

@@ -7,6 +7,7 @@ from typing import Final
 
 from drumlin.cli.doctor.facts import ClusterFacts, Partition
 from drumlin.cli.doctor.finding import Finding, Severity, some_of
+from drumlin.cli.terminal.output import counted
 
 _MIN_ISR: Final = "min.insync.replicas"
 #: Without preferred leaders a cluster works; a share of them is not worth a word.
@@ -25,6 +26,15 @@ def brokers(cluster: ClusterFacts) -> Iterator[Finding]:
             f"it has replicas of {count} partitions, and is not registered",
             "these partitions have fewer copies; the next failure may stop them",
             "start it; its log says why it ended",
+        )
+    if not cluster.partitions:
+        yield Finding(
+            Severity.NOTE,
+            "no-topics",
+            "the cluster",
+            "no topic is visible",
+            "there is none, or the user may describe none; nothing is said about topics then",
+            "drumlin acls check --operation describe --topic T --user U, if there should be some",
         )
     if cluster.live and cluster.controller not in cluster.live:
         yield Finding(
@@ -93,7 +103,7 @@ def durability(cluster: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING if len(cluster.live) > 1 else Severity.NOTE,
             "single-replica",
             some_of(sorted(single)),
-            f"{len(single)} topics have one replica",
+            f"{counted(len(single), 'topic')} with a single replica",
             "what its disk loses is lost; unless flush.messages=1, so are the last seconds when "
             "the power fails",
             "more replicas (kafka-reassign-partitions), or drumlin configs alter topic "
@@ -106,7 +116,7 @@ def durability(cluster: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "min-isr-one",
             some_of(sorted(each.topic for each in alone)),
-            f"{len(alone)} topics have several replicas, and {_MIN_ISR}=1",
+            f"{counted(len(alone), 'topic')} with several replicas, and {_MIN_ISR}=1",
             "acks=all is answered with a single copy while the others are away; if that one's disk "
             "fails, acknowledged records are lost",
             f"drumlin configs alter topic {name} --set {_MIN_ISR}=2",
@@ -125,7 +135,7 @@ def durability(cluster: ClusterFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "min-isr-all",
             some_of(sorted(each.topic for each in rigid)),
-            f"{_MIN_ISR} of {len(rigid)} topics is not less than their replicas",
+            f"{_MIN_ISR} is not less than the replicas of {counted(len(rigid), 'topic')}",
             "any one broker that stops, even for an upgrade, stops producers with acks=all",
             f"drumlin configs alter topic {first.topic} --set {_MIN_ISR}={least}",
         )

@@ -7,7 +7,7 @@ from typing import Final
 
 from drumlin.cli.doctor.facts import ClusterFacts
 from drumlin.cli.doctor.finding import Finding, Severity
-from drumlin.cli.terminal.output import human_duration
+from drumlin.cli.terminal.output import counted, human_duration
 
 #: A coordinator aborts what is late within some seconds.
 _LATE_S: Final = 60.0
@@ -21,8 +21,8 @@ def hanging(cluster: ClusterFacts) -> Iterator[Finding]:
             "transaction-hanging",
             f"{each.topic}-{each.partition}",
             f"a transaction of producer {each.producer_id} is open that no coordinator knows",
-            f"readers of committed records wait before {each.held_up:,} records, and the log is "
-            "neither cleaned nor shortened there",
+            f"readers of committed records wait before {counted(each.held_up, 'record')}, and the "
+            "log is neither cleaned nor shortened there",
             f"drumlin transactions abort --topic {each.topic} --partition {each.partition} "
             f"--producer-id {each.producer_id}",
         )

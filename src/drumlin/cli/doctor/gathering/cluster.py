@@ -6,7 +6,7 @@ What is refused, or not served, is left out and named. Changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -23,11 +23,12 @@ from drumlin.cli.doctor.facts import (
     OpenTransaction,
     Partition,
 )
+from drumlin.cli.doctor.finding import some_of
 from drumlin.cli.doctor.gathering.addresses import addresses_told, look_at_addresses
 from drumlin.cli.doctor.gathering.configs import configs_of_topics, configuration_of_broker
 from drumlin.cli.doctor.gathering.growth import DAY_S, HOUR_S, Window, bytes_per_s
 from drumlin.cli.reach.cluster import Cluster
-from drumlin.cli.reach.group_positions import Positions, positions_of
+from drumlin.cli.reach.group_positions import Positions, commits_offsets, positions_of
 from drumlin.cli.reach.log_dirs import log_dirs
 from drumlin.cli.reach.partition_offsets import (
     EARLIEST,
@@ -111,6 +112,7 @@ def look_at_cluster(
     newest = cluster.run(offsets_at(connections, all_places(connections), NEWEST))
     disks = unknown.attempt("log dirs", lambda: _disks(cluster, started, before.ends, configs))
     open_transactions = unknown.attempt("transactions", lambda: _open_transactions(cluster))
+    unknown.reasons += _refused(view.brokers, groups, before, disks or ())
     sleep(max(0.0, seconds - (time.monotonic() - seen_s)))
     after = _look(cluster, groups)
     facts = ClusterFacts(
@@ -135,6 +137,19 @@ def look_at_cluster(
         {place: each.timestamp for place, each in newest.items()},
     )
     return facts, tuple(unknown.reasons)
+
+
+def _refused(
+    brokers: Collection[int], groups: list[GroupListing], look: _Look, disks: Iterable[Disk]
+) -> Iterator[tuple[str, str]]:
+    """What was left out of answers without a word."""
+    may_not = "no answer, or the user may not describe"
+    missing = sorted({*brokers} - {each.broker for each in disks})
+    if missing:
+        yield f"log dirs of brokers {some_of(map(str, missing))}", f"{may_not} the cluster"
+    unread = [e.group for e in groups if commits_offsets(e) and e.group not in look.positions]
+    if unread:
+        yield f"offsets of groups {some_of(unread)}", f"{may_not} them"
 
 
 def _look(cluster: Cluster, groups: list[GroupListing]) -> _Look:
