@@ -52,6 +52,9 @@ def test_one_address_has_the_metrics_of_all(make_server: MakeServer) -> None:
     turns = re.findall(r'^drumlin_event_loop_turns_total\{broker="(\d)"\} \d', text, re.MULTILINE)
     assert turns == ["1", "2"]
     assert text.count("# TYPE drumlin_event_loop_turns_total") == 1
+    for path in ("health", "ready"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as page:
+            assert set(json.loads(page.read())["brokers"]) == {"1", "2"}
     command = [sys.executable, "-m", "drumlin", "clock", "trust", "--data", str(server.data)]
     rows = subprocess.run(command, capture_output=True, text=True, timeout=90).stdout.splitlines()
     assert [(row[0], row[-1]) for row in (each.split("\t") for each in rows)] == [

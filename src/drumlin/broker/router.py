@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
@@ -24,6 +24,7 @@ from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
 from drumlin.broker.net.connection import Connection
 from drumlin.broker.quotas.metering import metered
 from drumlin.broker.traffic.errors import errors_in
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
@@ -48,8 +49,6 @@ _LARGE_AT_A_TIME: Final = 2
 #: Responses with more elements are freed piece by piece.
 _FREED_AT_ONCE_MAX: Final = 5000
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
-#: The counts of errors in an API's answers, by code.
-Errors: TypeAlias = Counter[int]
 
 
 class Handler(NamedTuple):
@@ -126,12 +125,12 @@ class Router:
             raise MalformedMessage(f"{api} v{header.api_version} is not served")
         handler = self._handlers.get(api) or self._import(api)
         context = context_of((self._broker, connection, header, connection.session))
-        errors, answer = connection.counts.of_key(header.api_key).errors, handler.answer
+        counts, answer = connection.counts, handler.answer
         if answer is not None:  # the handler reads and writes its frames itself
             try:
                 return answer(context, frame)
             except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
-                return self._failed(api, header, errors, error)
+                return self._failed(api, header, counts, error)
         parse = handler.parse
         try:
             if parse is None and len(frame) > _PARSED_APART_BYTES:
@@ -142,46 +141,47 @@ class Router:
                 )
                 handled = begun(_handle(handler, context, request))
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, errors, error)
-        return self._encoded(api, header, errors, handled)
+            return self._failed(api, header, counts, error)
+        return self._encoded(api, header, counts, handled)
 
     def _encoded(
-        self, api: str, header: RequestHeader, errors: Errors, handled: Handled
+        self, api: str, header: RequestHeader, counts: ListenerCounts, handled: Handled
     ) -> Parts | LaterParts | None:
         """The frame of a handler's result."""
         if isinstance(handled, Later):
-            return handled.encoded_by(partial(self._settled, api, header, errors))
+            return handled.encoded_by(partial(self._settled, api, header, counts))
         if handled is None:
             return None
         try:
             if is_long(handled):
                 holder = [handled]
-                return begun(self._encoded_apart(api, header, errors, holder))
-            errors.update(_errors_in(handled))
+                return begun(self._encoded_apart(api, header, counts, holder))
+            for code in _errors_in(handled):
+                counts.of_key(header.api_key).errors[code] += 1
             return _encode(api, header, handled)
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, errors, error)
+            return self._failed(api, header, counts, error)
 
     async def _encoded_apart(
-        self, api: str, header: RequestHeader, errors: Errors, holder: list[Response]
+        self, api: str, header: RequestHeader, counts: ListenerCounts, holder: list[Response]
     ) -> Parts:
         """Like `_encoded`, in a thread; `holder` has the only reference to the response."""
         try:
             parts, found = await self._broker.threads.making(_encode_last, api, header, holder)
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, errors, error)
-        errors.update(found)
+            return self._failed(api, header, counts, error)
+        counts.of_key(header.api_key).errors.update(found)
         return parts
 
     def _settled(
-        self, api: str, header: RequestHeader, errors: Errors, later: Later[Handled]
+        self, api: str, header: RequestHeader, counts: ListenerCounts, later: Later[Handled]
     ) -> Parts | LaterParts | None:
         """The frame of a settled answer."""
         try:
             response = later.result()
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, errors, error)
-        return self._encoded(api, header, errors, response)
+            return self._failed(api, header, counts, error)
+        return self._encoded(api, header, counts, response)
 
     async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
@@ -211,7 +211,9 @@ class Router:
             if holder and is_very_large:
                 self._broker.threads.make_later(let_go, holder)
 
-    def _failed(self, api: str, header: RequestHeader, errors: Errors, error: Exception) -> Parts:
+    def _failed(
+        self, api: str, header: RequestHeader, counts: ListenerCounts, error: Exception
+    ) -> Parts:
         """The answer to a request whose handler has raised: an error code, if the response has a
         field for it.
 
@@ -224,7 +226,7 @@ class Router:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("%s v%d failed", api, header.api_version, exc_info=error)
-        errors[code] += 1
+        counts.of_key(header.api_key).errors[code] += 1
         # Of the errors that end up here, only these have a message in Apache Kafka.
         is_denied = code is ErrorCode.cluster_authorization_failed
         message = error.message if isinstance(error, KafkaError) and is_denied else None

@@ -1,6 +1,7 @@
 """The HTTP endpoints of a broker.
 
-    drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: read-only
+    drumlin.metrics.listener      GET /metrics, GET /health, GET /ready, GET /compaction,
+                                  GET /clock: read-only
     the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
                                   POST /clock/trust, POST /backup/begin and /backup/end
 
@@ -23,7 +24,8 @@ from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_soc
 from drumlin.broker.http.backup import Backup
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
-from drumlin.broker.loop.measures import Measure, Metrics
+from drumlin.broker.loop.garbage import making_many
+from drumlin.broker.loop.measures import Measure, Metrics, Source
 from drumlin.broker.metrics.clock import measure_clock
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
@@ -46,6 +48,9 @@ _Act = Callable[[PartitionLog], Awaitable[dict[str, Any]]]
 
 class Holding(Listening, Protocol):
     """The server, which knows the memory of requests."""
+
+    #: Whether clients can connect.
+    is_accepting: bool
 
     @property
     def request_memory_bytes(self) -> int: ...
@@ -81,6 +86,8 @@ class Endpoints:
         self._backup = Backup(broker)
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
+            "/health": {"GET": self._health},
+            "/ready": {"GET": self._ready},
             "/compaction": {"GET": self._compaction},
             "/clock": {"GET": self._clock},
         }
@@ -139,7 +146,7 @@ class Endpoints:
 
     async def _metrics(self, _: Request) -> Response:
         source = await self.metrics.begin()
-        page = await self._look(lambda: write_metrics(source()))
+        page = await self._look(lambda: _page(source))
         return Response(page, CONTENT_TYPE)
 
     def _measure_compaction(self) -> Iterable[Measure]:
@@ -147,6 +154,23 @@ class Endpoints:
         log_dirs = [directory.path for directory in broker.logs.directories]
         rows = broker.cleaning.report()
         return measure_compaction(broker.cleaning.totals(), log_dirs, rows, broker.clock.wall_ms())
+
+    async def _health(self, _: Request) -> Response:
+        """Whether a restart could help; that the loop answers at all says most of it."""
+        failed = [each.path for each in self._broker.logs.directories if not each.is_readable]
+        is_healthy = len(failed) < len(self._broker.config.log_dirs)
+        said = {"is_healthy": is_healthy, "failed_log_dirs": failed}
+        return Response.of_json(said, _ok_if(is_healthy))
+
+    async def _ready(self, _: Request) -> Response:
+        """Whether clients should be sent here."""
+        broker, because = self._broker, None
+        if not broker.server.is_accepting:
+            because = "it is starting or stopping"
+        elif broker.node_id not in broker.metadata.image.brokers:
+            because = "it is not registered as alive in the metadata"
+        said = {"is_ready": because is None, "because": because}
+        return Response.of_json(said, _ok_if(because is None))
 
     async def _compaction(self, request: Request) -> Response:
         cleaning = self._broker.cleaning
@@ -228,6 +252,15 @@ class Endpoints:
             message = f"{topic} is not compacted: compact is not in its cleanup.policy"
             raise HttpError(HTTPStatus.CONFLICT, message)
         return sorted(logs, key=lambda log: log.partition)
+
+
+def _ok_if(is_well: bool) -> HTTPStatus:
+    return HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _page(source: Source) -> bytes:
+    with making_many():  # or the garbage collector would stop the loop to examine all samples
+        return write_metrics(source())
 
 
 def _partition(text: str | None) -> int | None:

@@ -54,6 +54,8 @@ class Operator:
         """
         looking: Routes = {
             "/metrics": {"GET": self._metrics},
+            "/health": {"GET": self._are_well},
+            "/ready": {"GET": self._are_well},
             "/compaction": {"GET": self._report},
             "/clock": {"GET": self._act},
         }
@@ -109,6 +111,12 @@ class Operator:
         merged = [*merged_measures(measures), *controller]
         page = await asyncio.to_thread(lambda: write_metrics(merged))
         return Response(page, CONTENT_TYPE)
+
+    async def _are_well(self, request: Request) -> Response:
+        """The answers of all brokers, with the status of the worst."""
+        answers = await self._ask_all(request)
+        status = max(status for status, _ in answers.values())
+        return _response((status, {"brokers": {each: body for each, (_, body) in answers.items()}}))
 
     async def _report(self, request: Request) -> Response:
         answers = await self._ask_all(request)

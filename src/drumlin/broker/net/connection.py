@@ -33,7 +33,7 @@ from drumlin.broker.net.request_memory import RequestMemory
 from drumlin.broker.net.request_sizes import request_bytes_max, stranger_bytes_max
 from drumlin.broker.net.slot import Slot
 from drumlin.broker.rights.session import NOBODY, Session
-from drumlin.broker.traffic.request_counts import Timed, Timing
+from drumlin.broker.traffic.timing import Timed, Timing
 from drumlin.peer.connection import Address
 from drumlin.turns import Rounds, begin_turn, is_long_turn
 from drumlin.wire.error_codes import KafkaError, MalformedMessage
@@ -124,7 +124,7 @@ class Connection:
         self.closed = False
         self.last_active = self._loop.time()
         self.listener, self.counts = door.listener, door.counts
-        self._timing = Timing(self.last_active)
+        self._timing = Timing(self.counts, self.last_active)
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
         self._when_closed: list[Callable[[], None]] = []
         door.greet(self, channel)
@@ -209,7 +209,7 @@ class Connection:
             self.close(error)
             return
         if self._backlog:
-            self._timing.arrived_s = self.last_active
+            self._timing.arrived(self.last_active)
             self._start_requests()
         elif not self._within_budget():
             self._pause_reading()
@@ -266,16 +266,16 @@ class Connection:
                     break
                 frame = self._backlog.popleft()
                 answer = self.router.dispatch(self, frame)
-                timed = self._timing.begun(self.counts.of_frame(frame), now_s)
-                now_s = timed[2]
+                began_s, now_s = now_s, time.monotonic()
                 if isinstance(answer, Later):
-                    self._await(answer, frame, timed)
+                    self._await(answer, frame, self._timing.begun(frame, began_s, now_s))
                 elif self._slots:
+                    timed = self._timing.begun(frame, began_s, now_s)
                     self._answered(self._new_slot(None, frame, timed), answer)
                 else:  # it is ready, and all earlier answers are sent
                     if answer:
                         self._outbox.put(answer)
-                    self._timing.ready(timed)
+                    self._timing.answered_at_once(frame, began_s, now_s)
             self.router.finish_woken()
             self._send()
             if not self.closed:
@@ -484,6 +484,7 @@ class Connection:
             release(slot.parts)
         self._slots.clear()
         self._backlog.clear()
+        self._timing.sent(is_drained=True)
         self.counts.left(self.received_bytes, self.sent_bytes)
         self._outbox.close()
         self._channel.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drumlin.broker.loop.later import LaterParts, Parts
-from drumlin.broker.traffic.request_counts import Timed
+from drumlin.broker.traffic.timing import Timed
 
 
 class Slot:

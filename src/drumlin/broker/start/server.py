@@ -104,6 +104,8 @@ class Server:
         self._count = 0  # of connections and handshakes
         self._per_ip: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
+        #: Whether clients can connect.
+        self.is_accepting = False
         self._silent_until = 0.0  # until then, shortages that prevent accepting are not logged
 
     def start_accepting(self) -> None:
@@ -119,6 +121,7 @@ class Server:
             except OSError as error:
                 raise cannot_listen(listener, error) from error
             loop.add_reader(sock.fileno(), self._accept, sock)
+        self.is_accepting = True
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
@@ -363,6 +366,7 @@ class Server:
                 connection.close(f"idle for more than connections.max.idle.ms={idle_ms}")
 
     def stop_accepting(self) -> None:
+        self.is_accepting = False
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock.fileno())
