@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from drumlin.client.values.errors import RegistryUnavailable as RegistryUnavailable
     from drumlin.client.values.errors import SchemaError as SchemaError
     from drumlin.client.values.errors import UnknownSchema as UnknownSchema
+    from drumlin.client.values.protobuf.protobuf_encoder import ProtobufEncoder as ProtobufEncoder
     from drumlin.client.values.registry import SchemaRegistry as SchemaRegistry
     from drumlin.client.write.appender import AppendReport as AppendReport
     from drumlin.client.write.open_batch import Delivered as Delivered
@@ -145,6 +146,7 @@ _DEFINED_IN: Final = {
     ),
     "drumlin.client.transactions.transaction": ("Transaction",),
     "drumlin.client.values.avro.avro_encoder": ("AvroEncoder",),
+    "drumlin.client.values.protobuf.protobuf_encoder": ("ProtobufEncoder",),
     "drumlin.client.values.decoded": ("Decoded",),
     "drumlin.client.values.decoder": ("ValueDecoder",),
     "drumlin.client.values.errors": (

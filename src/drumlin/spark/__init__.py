@@ -18,6 +18,7 @@ from drumlin.spark.session import configure, register
 from drumlin.spark.values.dead_letters import dead_letters
 from drumlin.spark.values.decode import decode_values, read_values
 from drumlin.spark.values.encode import encode_values
+from drumlin.spark.values.infer import infer_json_schema
 from drumlin.spark.writing.foreach_batch import sink
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "dead_letters",
     "decode_values",
     "encode_values",
+    "infer_json_schema",
     "lake_files",
     "land",
     "landed",

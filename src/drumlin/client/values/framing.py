@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from drumlin.records.batch.corrupt_record import CorruptRecord
-from drumlin.records.batch.varint import read_varint
+from drumlin.records.batch.varint import read_varint, varint
 
 HEADER_SIZE: Final = 5
 _INDEXES_MAX: Final = 64
@@ -100,6 +100,13 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
     except CorruptRecord:
         return None
     return None if min(path) < 0 else (tuple(path), position)
+
+
+def path_of_message(path: tuple[int, ...]) -> bytes:
+    """The inverse of `message_indexes`, without a message."""
+    if path == (0,):
+        return varint(0)
+    return b"".join(map(varint, (len(path), *path)))
 
 
 def header(schema_id: int) -> bytes:

@@ -17,6 +17,7 @@ from drumlin.client.values.avro.avro_fit import conversion_of
 from drumlin.client.values.avro.avro_schema import AvroSchema
 from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import header
+from drumlin.client.values.python_values import python_values
 from drumlin.client.values.registry import RegisteredSchema, SchemaRegistry, as_registry, register
 from drumlin.client.values.writer_schema import SchemaId, check_schema_arguments, registered_schema
 
@@ -100,7 +101,7 @@ class AvroEncoder:
         from fastavro import schemaless_writer
 
         encoded: list[bytes | None] = []
-        for value in _python_values(values):
+        for value in python_values(values):
             if value is None:
                 encoded.append(None)
                 continue
@@ -149,27 +150,3 @@ def schema_of(type_: pa.DataType, name: str = "Value") -> Any:
 def _nullable(type_: pa.DataType, name: str) -> Any:
     form = schema_of(type_, name)
     return form if form == "null" else ["null", form]
-
-
-def _python_values(values: pa.Array) -> list[Any]:
-    found: list[Any] = values.cast(_storage(values.type)).to_pylist(maps_as_pydicts="strict")
-    return found
-
-
-def _storage(type_: pa.DataType) -> pa.DataType:
-    """The type with integers in place of times."""
-    if pa.types.is_timestamp(type_):
-        return pa.int64()
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    if pa.types.is_list(type_):
-        return pa.list_(_stored(type_.value_field))
-    if pa.types.is_map(type_):
-        return pa.map_(type_.key_type, _stored(type_.item_field))
-    if pa.types.is_struct(type_):
-        return pa.struct([_stored(each) for each in type_])
-    return type_
-
-
-def _stored(field: pa.Field) -> pa.Field:
-    return field.with_type(_storage(field.type))
