@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import ssl
+import sys
+import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -152,6 +155,32 @@ def test_a_handshake_goes_on_though_nothing_more_comes(
         peer.close()
 
     asyncio.run(run())
+
+
+def test_little_is_kept_for_a_stranger(context: ssl.SSLContext, certificates: Certificates) -> None:
+    """What a call may not take waits in the socket, but for a part of it."""
+    ends = Ends(context, certificates)
+    memory = memoryview(bytearray(4096))
+
+    def in_socket() -> int:
+        found = fcntl.ioctl(ends.channel.fileno(), termios.FIONREAD, bytes(4))
+        return int.from_bytes(found, sys.byteorder)
+
+    try:
+        count_sent = 0
+        while in_socket() <= 18_000:
+            with contextlib.suppress(ssl.SSLWantWriteError):
+                count_sent += ends.peer.send(b"x")
+        come = in_socket()
+        count = ends.channel.receive_into([memory])
+        assert count == _RECORDS_MAX
+        assert in_socket() >= come - 16 * 1024
+        while count < count_sent:
+            with contextlib.suppress(BlockingIOError):
+                count += ends.channel.receive_into([memory])
+        assert count == count_sent
+    finally:
+        ends.close()
 
 
 class _Secret:

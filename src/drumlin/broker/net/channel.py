@@ -54,6 +54,9 @@ class Channel(Protocol):
     def certificate(self) -> bytes | None:
         """The certificate that the peer of an open channel has shown, as DER."""
 
+    def let_in(self) -> None:
+        """Keep more for the peer from now on, as it is authenticated."""
+
     def keeps_bytes(self) -> bool:
         """Whether received bytes are kept here: the socket may never become readable for them."""
 
@@ -98,6 +101,9 @@ class PlainChannel:
 
     def certificate(self) -> bytes | None:
         return None
+
+    def let_in(self) -> None:
+        """Nothing is kept here."""
 
     def keeps_bytes(self) -> bool:
         return False

@@ -134,6 +134,7 @@ class Connection:
         """Accept requests of any kind, from the session's principal."""
         self.session = session
         self._reader.limit_of = request_bytes_max
+        self._channel.let_in()
         self._on_let_in(self)
 
     def count_in(self, memory: RequestMemory) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from drumlin.broker.net.channel import LongStep
 from drumlin.broker.net.handshake_failures import NOT_TLS, HandshakeTooLong
-from drumlin.broker.net.tls_records import Records
+from drumlin.broker.net.tls_records import RECEIVED_BYTES, Records
 
 #: A record of TLS. Smaller parts are sent together in one.
 _RECORD_BYTES: Final = 16 * 1024
@@ -76,7 +76,7 @@ class TlsChannel:
         received: bytearray,
     ) -> None:
         """
-        `scratch`, `received`: memory for parts of files, and for what comes, of RECEIVED_BYTES.
+        `scratch`, `received`: memory for parts of files, and for what comes: RECEIVED_BYTES.
         It is used only during a call: all channels of a loop may share it.
 
         Raises:
@@ -194,6 +194,9 @@ class TlsChannel:
     def certificate(self) -> bytes | None:
         """The certificate that the peer has shown, as DER."""
         return self._tls.getpeercert(binary_form=True) or None
+
+    def let_in(self) -> None:
+        self._records.receive_max_bytes = RECEIVED_BYTES
 
     def keeps_bytes(self) -> bool:
         return self._is_readable or self._has_ended or self._records.has_more()

@@ -12,6 +12,8 @@ from typing import Final
 
 #: The size of memory to receive into: with half of it, a megabyte takes a tenth more.
 RECEIVED_BYTES: Final = 128 * 1024
+#: A stranger gets less: what a call may not take is kept, however many strangers there are.
+_STRANGERS_BYTES: Final = 16 * 1024
 #: Kind, version and length of a record.
 _HEADER_BYTES: Final = 5
 #: What a record may have after its header. OpenSSL takes no more, either.
@@ -22,7 +24,7 @@ _NOTHING: Final = memoryview(b"")
 class Records:
     """What a socket has received, cut into records, or into parts of those that come in parts."""
 
-    __slots__ = ("_at", "_data", "_memory", "_socket", "missing_bytes")
+    __slots__ = ("_at", "_data", "_memory", "_socket", "missing_bytes", "receive_max_bytes")
 
     def __init__(self, sock: socket.socket, memory: memoryview) -> None:
         """`memory`: others may use it too, but not between `receive` and `keep`."""
@@ -32,6 +34,7 @@ class Records:
         self._at = 0  # the bytes of it that were taken
         #: Of the record that was last taken: 0 if all of it was.
         self.missing_bytes = 0
+        self.receive_max_bytes = _STRANGERS_BYTES
 
     def receive(self) -> tuple[int, bool]:
         """Receive more, as all was taken: how many bytes, 0 at the end of the stream; and whether
@@ -44,10 +47,10 @@ class Records:
         if begun:  # a part of a header
             memory[:begun] = self._data[self._at :]
             self._data, self._at = memory[:begun], 0
-        free = memory[begun:] if begun else memory
-        count = self._socket.recv_into(free)
+        count_max = self.receive_max_bytes - begun
+        count = self._socket.recv_into(memory[begun:] if begun else memory, count_max)
         self._data, self._at = memory[: begun + count], 0
-        return count, count == len(free)
+        return count, count == count_max
 
     def take(self) -> memoryview | None:
         """The next record, or as much of it as has come; None if more has to be received."""
