@@ -117,9 +117,8 @@ def test_an_environment_has_what_is_installed_and_nothing_else(
 
 def test_what_starts_a_service_parses() -> None:
     text = (TUTORIALS / "operator.md").read_text("utf-8")
-    (unit_text,) = re.findall(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    unit = configparser.ConfigParser(strict=True)
-    unit.read_string(unit_text)
+    unit = configparser.ConfigParser(strict=True, interpolation=None)
+    unit.read_string((ROOT / "deploy" / "drumlin.service").read_text("utf-8"))
     started = shlex.split(unit["Service"]["ExecStart"])
     assert started[0].endswith("/bin/drumlin")
     assert server_options(started[1:])["arguments"] == ("/etc/drumlin/server.properties",)

@@ -20,6 +20,7 @@ from drumlin.broker.rights.acls import ALL_OPERATIONS, Kind
 from drumlin.broker.rights.session import ANONYMOUS, Session
 from drumlin.broker.topics import topic_pieces
 from drumlin.broker.topics.topic_pieces import TopicPieces
+from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.metadata.image import BrokerState, ClusterImage, Endpoint, PartitionState, TopicState
 from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.partition_registry import PartitionRegistry
@@ -65,7 +66,7 @@ class _Cluster:
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         header = RequestHeader(3, version, 1, None, 0)
         cluster: Any = self
-        connection: Any = None
+        connection: Any = SimpleNamespace(counts=ListenerCounts())
         context = RequestContext(cluster, connection, header, Session(ANONYMOUS, "", "P"))
         request = MetadataRequest(
             topics=topics,
