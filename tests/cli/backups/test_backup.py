@@ -136,6 +136,7 @@ def test_a_backup_that_was_cut_off_keeps_no_other_out(
     assert lock.acquire()
     command = ("backup", "create", str(tmp_path / "b"), "--data", str(server.data))
     assert "another backup" in refusal(run(*command))
+    assert Path(held, "drumlin-metadata.sqlite").exists()  # the refused one leaves it alone
     lock.release()
     assert run(*command).code == 0
     assert not Path(held).exists()

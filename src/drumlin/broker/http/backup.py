@@ -40,6 +40,7 @@ class Backup:
         """Hold the files of this moment."""
         async with self._turn:
             self._check()
+            await self._administering(self._check_nobody_copies)
             try:
                 held = await self._hold()
             except BaseException:
@@ -75,7 +76,7 @@ class Backup:
         logs = self._broker.logs
         why: Unheld | None = None
         for _ in range(_MOMENTS_MAX):
-            await self._administering(self._release_unless_copied)
+            await self._administering(self._release)
             clean = await self._administering(held_files.read_clean_parts, logs.directories)
             hold = partial(
                 held_files.hold,
@@ -99,10 +100,9 @@ class Backup:
         source = Path(self._broker.logs.directories[0].path, database.FILE_NAME)
         database.copy_database(source, folder / database.FILE_NAME)
 
-    def _release_unless_copied(self) -> None:
+    def _check_nobody_copies(self) -> None:
         if held_files.are_being_copied(self._broker.logs.directories):
             raise _refused("another backup is being made")
-        self._release()
 
     def _release(self) -> None:
         held_files.release(self._broker.logs.directories)

@@ -113,18 +113,17 @@ def _held(broker: BrokerHttp) -> Iterator[dict[str, Any]]:
     """The files of a moment, locked against another backup until they are released."""
     held: dict[str, Any] = broker.post("/backup/begin", {})
     lock = DirectoryLock(held["folders"][0])
+    with _failing_as(f"lock {held['folders'][0]}"):
+        is_ours = lock.acquire()
+    if not is_ours:  # another command was quicker, and the files are its own
+        raise output.Failure("another backup is being made")
     try:
-        with _failing_as(f"lock {held['folders'][0]}"):
-            is_ours = lock.acquire()
-        if not is_ours:
-            raise output.Failure("another backup is being made")
         yield held
     finally:
-        lock.release()
-        with contextlib.suppress(
-            output.Failure
-        ):  # it ended meanwhile: its next start releases them
+        # While they are locked: the next backup's files must not be released.
+        with contextlib.suppress(output.Failure):  # the server has ended: its next start does it
             broker.post("/backup/end", {})
+        lock.release()
 
 
 def _files_in(folders: list[str], sizes: dict[str, int]) -> Iterator[tuple[str, tuple[Path, int]]]:
