@@ -44,6 +44,9 @@ class Settings:
     allowed_hosts: Sequence[str] = ()
     is_open_to_all: bool = False
     operators: Sequence[Operator] = field(default=())
+    is_read_only: bool = False
+    #: The users who may change something, as far as their rights in the cluster go; none: all.
+    editors: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.options.security.login is not None:
@@ -54,6 +57,8 @@ class Settings:
                 "everyone would act with the rights of the console's certificate: "
                 "its users have to log in, see --login"
             )
+        if self.editors and self.mechanism is None:
+            raise NotSafe("--editor names users, who have to log in: see --login")
         if self.is_open_to_all or is_loopback(self.host):
             return
         missing = [] if self.certificate is not None else ["TLS (--tls-certificate)"]
@@ -63,6 +68,16 @@ class Settings:
                 f"{self.host} can be reached from other machines: this takes "
                 f"{' and '.join(missing)}, or --open-to-all"
             )
+
+    def why_only_looks(self, user: str | None) -> str | None:
+        """Why a user may change nothing by this console; None if only the brokers decide."""
+        if self.is_read_only:
+            return "this console is read-only"
+        if self.mechanism is None and not is_loopback(self.host):
+            return "this console is read-only for other machines without a login"
+        if self.editors and user not in self.editors:
+            return f"user {user!r} may only look by this console"
+        return None
 
     def login_of(self, user: str, password: str) -> Login:
         """The login of a user to the brokers."""
