@@ -119,6 +119,11 @@ async function begin(why) {
       welcome(await api.login({}));
       return;
     }
+    const key = keyOfAddress();
+    if (about.login === "KEY" && key) {
+      welcome(await api.login({ key }));
+      return;
+    }
   } catch (error) {
     main.replaceChildren(h("h1", {}, "Not connected"), alert(error.message),
       h("p", {}, h("button", { type: "button", onclick: () => begin(null) }, "Try again")));
@@ -128,8 +133,16 @@ async function begin(why) {
   document.getElementById("logout").hidden = true;
   document.getElementById("who").textContent = "";
   document.title = "Log in – Drumlin console";
-  main.replaceChildren(...loginForm(about.login, why, async (user, password) => welcome(await api.login({ user, password }))));
+  main.replaceChildren(...loginForm(about.login, why, async (credentials) => welcome(await api.login(credentials))));
   main.querySelector("input").focus();
+}
+
+// The key in the address that the console has shown, which is taken out of it at once.
+function keyOfAddress() {
+  if (!location.hash.startsWith("#key=")) return null;
+  const key = location.hash.slice("#key=".length);
+  history.replaceState(null, "", location.pathname);
+  return key;
 }
 
 function welcome(session) {
