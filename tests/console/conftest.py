@@ -60,6 +60,7 @@ def login_console(
     """A console by TLS, of the listener where users log in."""
     directory = tmp_path_factory.mktemp("login")
     arguments = ("--bootstrap", f"127.0.0.1:{broker.login_port}", "--login", "plain")
+    arguments += ("--editor", "root", "--editor", "alice")
     arguments += ("--data", str(broker.data), "--allow-host", "console.example")
     certificate = directory / "console.pem"
     certificate.write_text(Authority.make("tests").issue("console", ["console.example"]))

@@ -77,12 +77,26 @@ def console(
         list[str] | None,
         Option("--allow-host", metavar="NAME", help="A name that browsers know it by; repeatable."),
     ] = None,
+    read_only: Annotated[
+        bool, Option("--read-only", help="Change nothing in the cluster, whoever asks.")
+    ] = False,
+    editor: Annotated[
+        list[str] | None,
+        Option(
+            "--editor",
+            metavar="USER",
+            help="Only these users may change something; repeatable. Default: all, as far as their "
+            "rights go.",
+        ),
+    ] = None,
     open_to_all: Annotated[
         bool,
         Option("--open-to-all", help="Serve other machines without TLS or without a login."),
     ] = False,
 ) -> None:
-    """Show a cluster in a web browser: topics, records, groups, cleaning and more; read-only.
+    """Show a cluster in a web browser: topics, records, groups, cleaning and more.
+
+    It writes records and resets groups as well, unless it is told --read-only.
 
     It listens on this machine only, unless told otherwise: other addresses take --tls-certificate
     and --login. With a login each user sees what their rights in the cluster allow. A login in
@@ -113,6 +127,8 @@ def console(
             allowed_hosts=tuple(allow_host or ()),
             is_open_to_all=open_to_all,
             own_key=own_key,
+            is_read_only=read_only,
+            editors=tuple(editor or ()),
             operators=[
                 *(_Operator(str(each), _running(each), True) for each in data or ()),
                 *(_Operator(each, broker_at(each), False) for each in http or ()),

@@ -9,10 +9,11 @@ import { cleaning } from "./cleaning.js";
 import { configurations } from "./configurations.js";
 import { historyOfKey } from "./key.js";
 import { browse } from "./records.js";
+import { write } from "./write.js";
 
 const TABS = [["partitions", "Partitions"], ["records", "Records"], ["key", "A key"], ["configuration", "Configuration"],
-  ["cleaning", "Cleaning"]];
-const SHOWN = { partitions, records: browse, key: historyOfKey, configuration, cleaning };
+  ["cleaning", "Cleaning"], ["write", "Write"]];
+const SHOWN = { partitions, records: browse, key: historyOfKey, configuration, cleaning, write };
 
 export async function topic(context) {
   const [name, tab = "partitions"] = context.parts;
