@@ -14,6 +14,11 @@ from rig.brokers.old_records import KEPT
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 from rig.servers.schema_registry import RegistryRig, running_registry
 
+_UNSIGNED = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+
 
 @contextlib.contextmanager
 def running_console(directory: Path, *arguments: str) -> Iterator[ConsoleProcess]:
@@ -31,6 +36,10 @@ def running_console(directory: Path, *arguments: str) -> Iterator[ConsoleProcess
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredDrumlin]:
     settings = KEPT | {"group.initial.rebalance.delay.ms": "0", "message.max.bytes": "110000000"}
+    settings |= {  # tokens that nobody has signed: what is tested is how they get there
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.login.oauthbearer.sasl.jaas.config": _UNSIGNED,
+    }
     with running_secured_drumlin(tmp_path_factory.mktemp("broker"), settings) as server:
         yield server
 

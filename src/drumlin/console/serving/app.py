@@ -89,8 +89,12 @@ def _answering(ask: Ask, logins: Logins, sessions: Sessions, seconds: float) -> 
             sessions.use(session)
         async with session.free:
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(min(seconds, sessions.left_s(session))):
                     answer = await ask(request, session.connections)
+            except TimeoutError:
+                if sessions.left_s(session) > 0:
+                    raise
+                return refused(401, "the session has ended with its token")
             except AuthenticationFailed:
                 await sessions.end(session)  # the password was changed, or the user is gone
                 raise

@@ -16,6 +16,10 @@ from drumlin.console.answers.cluster import cluster
 from drumlin.console.answers.compaction import Operator, compaction, simulation
 from drumlin.console.answers.configs import broker_configs, topic_configs
 from drumlin.console.answers.groups import group, groups
+from drumlin.console.answers.pipelines.captures import capture, captures
+from drumlin.console.answers.pipelines.followers import followers
+from drumlin.console.answers.pipelines.sinks import sink, sinks
+from drumlin.console.answers.pipelines.states import state, states
 from drumlin.console.answers.records import CUT_BYTES_MAX, LIMIT_MAX, Cut, records
 from drumlin.console.answers.search import search
 from drumlin.console.answers.topics import topic, topics
@@ -72,6 +76,13 @@ class Answers:
             "group": lambda r, c: group(c, text(r, "group")),
             "transactions": lambda _, c: transactions(c),
             "access": lambda _, c: access(c),
+            "sinks": self._reading(lambda _, c: sinks(c)),
+            "sink": self._reading(lambda r, c: sink(c, text(r, "sink"))),
+            "captures": self._reading(lambda _, c: captures(c)),
+            "capture": self._reading(lambda r, c: capture(c, text(r, "capture"))),
+            "states": self._reading(lambda _, c: states(c)),
+            "state": self._reading(lambda r, c: state(c, text(r, "topic"))),
+            "followers": lambda _, c: followers(c),
             "compaction": lambda r, c: compaction(c, operators, text(r, "topic")),
             "rights_on_topic": lambda r, c: rights_on_topic(c, text(r, "topic")),
             "rights_on_group": lambda r, c: rights_on_group(c, text(r, "group")),
@@ -86,6 +97,15 @@ class Answers:
         name = given_text("topic", given.get("topic"))
         async with self._simulations:
             return await simulation(connections, self._operators, name, partition)
+
+    def _reading(self, ask: Ask) -> Ask:
+        """An answer that fetches records, few of which are given at once."""
+
+        async def asked(request: Request, connections: BrokerConnections) -> Answer:
+            async with self._reads:
+                return await ask(request, connections)
+
+        return asked
 
     async def _produce(self, request: Request, connections: BrokerConnections) -> Answer:
         given = await body(request, LARGE_BODY_BYTES_MAX)

@@ -2,21 +2,27 @@
 
 import * as api from "./api.js";
 import { alert, h } from "./dom.js";
+import { forget } from "./history.js";
 import { access } from "./pages/access.js";
 import { cluster, broker } from "./pages/cluster.js";
 import { groups, group } from "./pages/groups.js";
 import { loginForm } from "./pages/login.js";
+import { capture } from "./pages/pipelines/captures.js";
+import { pipelines } from "./pages/pipelines/pipelines.js";
+import { sink } from "./pages/pipelines/sinks.js";
+import { state } from "./pages/pipelines/states.js";
 import { topic } from "./pages/topic.js";
 import { topics } from "./pages/topics.js";
 import { transactions } from "./pages/transactions.js";
 
 const NAVIGATION = [
   ["cluster", "Cluster"], ["topics", "Topics"], ["groups", "Groups"], ["share", "Share groups"],
-  ["transactions", "Transactions"], ["access", "Access"],
+  ["transactions", "Transactions"], ["pipelines", "Pipelines"], ["access", "Access"],
 ];
-const PAGES = { cluster, broker, topics, topic, groups, group, transactions, access, share: groups };
-const UP = { topic: "topics", group: "groups", broker: "cluster" };
-const BESIDE = { topic: "topics", group: "groups", broker: "cluster" };
+const PAGES = { cluster, broker, topics, topic, groups, group, transactions, access, share: groups, pipelines, sink, capture, state };
+const UP = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelines/sinks", capture: "pipelines/captures",
+  state: "pipelines/states" };
+const BESIDE = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelines", capture: "pipelines", state: "pipelines" };
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
@@ -114,6 +120,11 @@ async function begin(why) {
       welcome(await api.login({}));
       return;
     }
+    const key = keyOfAddress();
+    if (about.login === "KEY" && key) {
+      welcome(await api.login({ key }));
+      return;
+    }
   } catch (error) {
     main.replaceChildren(h("h1", {}, "Not connected"), alert(error.message),
       h("p", {}, h("button", { type: "button", onclick: () => begin(null) }, "Try again")));
@@ -123,8 +134,16 @@ async function begin(why) {
   document.getElementById("logout").hidden = true;
   document.getElementById("who").textContent = "";
   document.title = "Log in – Drumlin console";
-  main.replaceChildren(...loginForm(about.login, why, async (user, password) => welcome(await api.login({ user, password }))));
+  main.replaceChildren(...loginForm(about.login, why, async (credentials) => welcome(await api.login(credentials))));
   main.querySelector("input").focus();
+}
+
+// The key in the address that the console has shown, which is taken out of it at once.
+function keyOfAddress() {
+  if (!location.hash.startsWith("#key=")) return null;
+  const key = location.hash.slice("#key=".length);
+  history.replaceState(null, "", location.pathname);
+  return key;
 }
 
 function welcome(session) {
@@ -174,6 +193,7 @@ document.getElementById("logout").addEventListener("click", async () => {
     // The session is over anyway.
   }
   sessionStorage.removeItem("drumlin-who");
+  forget();
   begin(null);
 });
 

@@ -1,6 +1,8 @@
 // Groups with their lag, and one group: members, and the lag of each partition.
 
+import { Chart } from "../chart.js";
 import { figures, h } from "../dom.js";
+import { note, noted } from "../history.js";
 import { List } from "../list.js";
 import { count } from "../words.js";
 import { reset } from "./reset.js";
@@ -24,6 +26,7 @@ export async function groups(context) {
     const found = await get("groups", { containing: search.value.trim() }, options);
     if (mine !== turn) return; // another text is typed
     const rows = found.groups.filter((row) => (row.type === "share") === isShare);
+    for (const row of rows.slice(0, found.lags_max)) note(`group ${row.group}`, row.lag);
     list.set(rows);
     told.textContent = `${count(rows.length)} groups${found.not_shown ? `, ${count(found.not_shown)} more are not shown` : ""}`
       + (found.groups.length > found.lags_max ? `; lag of the first ${found.lags_max}: filter for others` : "");
@@ -59,10 +62,13 @@ export async function group(context) {
     { title: "Partitions", width: "minmax(0,2fr)", text: (row) => row.partitions.join(", ") },
   ] }));
   const summary = h("div", {});
+  const chart = new Chart("Lag");
   const look = async (options) => {
     const found = await get("group", { group: name }, options);
     summary.replaceChildren(figures([["State", found.state], ["Type", found.type], ["Lag", count(found.lag)],
       ["Members", count(found.members.length)]]));
+    note(`group ${name}`, found.lag);
+    chart.draw(noted(`group ${name}`));
     offsets.set(found.offsets);
     members.set(found.members);
   };
@@ -70,5 +76,5 @@ export async function group(context) {
   context.title(name);
   context.live(5, look);
   const resetLink = h("p", {}, h("a", { href: `#/group/${encodeURIComponent(name)}/reset` }, "Reset its offsets"));
-  main.replaceChildren(h("h1", {}, name), summary, resetLink, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
+  main.replaceChildren(h("h1", {}, name), summary, chart.element, resetLink, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
 }
