@@ -1,15 +1,28 @@
-"""Measures of the broker's process: processor time, memory, descriptors, threads."""
+"""Measures of the broker's process: processor time, memory, descriptors, threads, lines logged."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
+from drumlin.broker.log_lines.forms import LEVELS
+from drumlin.broker.log_lines.repeats import LINES
 from drumlin.broker.loop.measures import Kind, Measure, Sample, Source
 
 #: The suffix that names of counters have in the library but not in measures.
 _TOTAL: Final = "_total"
+_STATUS: Final = Path("/proc/self/status")
+#: Linux's names -> ours.
+_KINDS_OF_MEMORY: Final = {
+    "RssAnon": "anonymous",
+    "RssFile": "file",
+    "RssShmem": "shared",
+    "VmSwap": "swapped",
+}
+#: Levels that have a counter before there is a line.
+_FAULTS: Final = ("WARNING", "ERROR", "CRITICAL")
 
 
 def begin_to_measure_process(request_memory_bytes: int) -> Source:
@@ -35,5 +48,41 @@ def begin_to_measure_process(request_memory_bytes: int) -> Source:
             ),
         ):
             yield Measure(name, Kind.GAUGE, documentation, (), (Sample((), float(value)),))
+        yield from _of_lines()
+        yield _of_memory()
 
     return measure
+
+
+def _of_memory() -> Measure:
+    """The memory by what it holds: that of files is the system's, which can take it back."""
+    sizes = dict[str, float]()
+    for line in _STATUS.read_text().splitlines() if _STATUS.exists() else ():
+        name, _, rest = line.partition(":")
+        if name in _KINDS_OF_MEMORY:
+            sizes[_KINDS_OF_MEMORY[name]] = 1024.0 * int(rest.split()[0])
+    return Measure(
+        "drumlin_process_memory_bytes",
+        Kind.GAUGE,
+        "Memory of the process: its own, of mapped files, shared with others, swapped.",
+        ("kind",),
+        tuple(Sample((kind,), size) for kind, size in sizes.items()),
+    )
+
+
+def _of_lines() -> Iterator[Measure]:
+    counts = {**dict.fromkeys(_FAULTS, 0), **LINES.lines}
+    yield Measure(
+        "drumlin_logged_lines",
+        Kind.COUNTER,
+        "Lines of this process's log, written or left out.",
+        ("level",),
+        tuple(Sample((LEVELS.get(level, level),), float(count)) for level, count in counts.items()),
+    )
+    yield Measure(
+        "drumlin_logged_lines_left_out",
+        Kind.COUNTER,
+        "Warnings and errors that were counted and not written, as they repeat.",
+        (),
+        (Sample((), float(LINES.left_out)),),
+    )
