@@ -13,6 +13,11 @@ from drumlin.securing.authority import Authority
 from rig.brokers.old_records import KEPT
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 
+_UNSIGNED = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+
 
 @contextlib.contextmanager
 def running_console(directory: Path, *arguments: str) -> Iterator[ConsoleProcess]:
@@ -30,6 +35,10 @@ def running_console(directory: Path, *arguments: str) -> Iterator[ConsoleProcess
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredDrumlin]:
     settings = KEPT | {"group.initial.rebalance.delay.ms": "0", "message.max.bytes": "110000000"}
+    settings |= {  # tokens that nobody has signed: what is tested is how they get there
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.login.oauthbearer.sasl.jaas.config": _UNSIGNED,
+    }
     with running_secured_drumlin(tmp_path_factory.mktemp("broker"), settings) as server:
         yield server
 
@@ -51,6 +60,7 @@ def login_console(
     """A console by TLS, of the listener where users log in."""
     directory = tmp_path_factory.mktemp("login")
     arguments = ("--bootstrap", f"127.0.0.1:{broker.login_port}", "--login", "plain")
+    arguments += ("--editor", "root", "--editor", "alice")
     arguments += ("--data", str(broker.data), "--allow-host", "console.example")
     certificate = directory / "console.pem"
     certificate.write_text(Authority.make("tests").issue("console", ["console.example"]))

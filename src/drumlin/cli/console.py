@@ -6,6 +6,7 @@ Reads the arguments, and finds the way of an operator to brokers, which the cons
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,7 +20,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from drumlin.peer.broker_connections import parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.security.security import Security
-from drumlin.peer.security.settings import OAuthBearer, Plain
+from drumlin.peer.security.settings import Login, OAuthBearer, Plain
 
 if TYPE_CHECKING:
     from drumlin.console.serving.settings import Mechanism
@@ -45,9 +46,18 @@ def console(
         Option(
             "--login",
             metavar="MECHANISM",
-            help="Users log in as users of the cluster: plain, scram-sha-256 or scram-sha-512.",
+            help="Users log in as users of the cluster: plain, scram-sha-256, scram-sha-512, or "
+            "oauthbearer with a token that they paste.",
         ),
     ] = None,
+    single_user: Annotated[
+        bool,
+        Option(
+            "--single-user",
+            help="Act with the certificate or login of --config, for who has the key that is "
+            "shown at the start.",
+        ),
+    ] = False,
     data: Annotated[
         list[Path] | None,
         Option("--data", "-d", metavar="DIR", help="A broker's data directory, to show cleaning."),
@@ -67,16 +77,30 @@ def console(
         list[str] | None,
         Option("--allow-host", metavar="NAME", help="A name that browsers know it by; repeatable."),
     ] = None,
+    read_only: Annotated[
+        bool, Option("--read-only", help="Change nothing in the cluster, whoever asks.")
+    ] = False,
+    editor: Annotated[
+        list[str] | None,
+        Option(
+            "--editor",
+            metavar="USER",
+            help="Only these users may change something; repeatable. Default: all, as far as their "
+            "rights go.",
+        ),
+    ] = None,
     open_to_all: Annotated[
         bool,
         Option("--open-to-all", help="Serve other machines without TLS or without a login."),
     ] = False,
 ) -> None:
-    """Show a cluster in a web browser: topics, records, groups, cleaning and more; read-only.
+    """Show a cluster in a web browser: topics, records, groups, cleaning and more.
+
+    It writes records and resets groups as well, unless it is told --read-only.
 
     It listens on this machine only, unless told otherwise: other addresses take --tls-certificate
     and --login. With a login each user sees what their rights in the cluster allow. A login in
-    --config only says by which mechanism users log in.
+    --config only says by which mechanism users log in, unless it is for a --single-user.
     """
     try:
         from drumlin.console.serving.server import run
@@ -89,7 +113,8 @@ def console(
         ) from None
     host, port = _address(listen)
     parse_bootstrap(bootstrap)
-    options, found = _options(command_config)
+    options, found = _options(command_config, single_user)
+    own_key = secrets.token_urlsafe(32) if single_user else None
     try:
         settings = Settings(
             bootstrap=bootstrap,
@@ -101,6 +126,9 @@ def console(
             key=tls_key,
             allowed_hosts=tuple(allow_host or ()),
             is_open_to_all=open_to_all,
+            own_key=own_key,
+            is_read_only=read_only,
+            editors=tuple(editor or ()),
             operators=[
                 *(_Operator(str(each), _running(each), True) for each in data or ()),
                 *(_Operator(each, broker_at(each), False) for each in http or ()),
@@ -110,7 +138,8 @@ def console(
         raise output.Failure(str(error), _EXIT_USAGE) from None
 
     def ready(url: str) -> None:
-        print(f"drumlin console: ready on {url}", flush=True)
+        shown = url if own_key is None else f"{url}#key={own_key}"
+        print(f"drumlin console: ready on {shown}", flush=True)
 
     try:
         run(settings, ready)
@@ -143,19 +172,24 @@ def _running(directory: Path) -> BrokerHttp:
     return broker
 
 
-def _options(command_config: Path | None) -> tuple[PeerOptions, Mechanism | None]:
-    """The options of connections without their login, and its mechanism."""
+def _options(
+    command_config: Path | None, single_user: bool
+) -> tuple[PeerOptions, Mechanism | None]:
+    """The options of connections without their login, and its mechanism; all, for a single user."""
     options = dataclasses.replace(_OPTIONS, **settings_of(command_config))
     login = options.security.login
-    if login is None:
+    if login is None or single_user:
         return options, None
-    if isinstance(login, OAuthBearer):
-        why = "users cannot log in to the console by OAUTHBEARER; there are PLAIN and SCRAM"
-        raise output.Failure(f"{command_config}: {why}")
-    mechanism = "PLAIN" if isinstance(login, Plain) else login.mechanism
+    mechanism = _mechanism_of(login)
     output.note(f"drumlin: {command_config}: its user is not used: users log in by {mechanism}")
     security = Security(options.security.tls)
     return dataclasses.replace(options, security=security), mechanism
+
+
+def _mechanism_of(login: Login) -> Mechanism:
+    if isinstance(login, OAuthBearer):
+        return "OAUTHBEARER"
+    return "PLAIN" if isinstance(login, Plain) else login.mechanism
 
 
 def _mechanism(text: str | None) -> Mechanism | None:
@@ -184,6 +218,7 @@ console_command: Final = command(
         "drumlin console",
         "drumlin console --bootstrap broker1:9092 --data /var/lib/drumlin",
         "drumlin console --config users.properties --login scram-sha-512",
+        "drumlin console --config mine.properties --single-user",
         "drumlin console --config users.properties --listen 192.0.2.1:8404 "
         "--tls-certificate console.pem --allow-host console.example.org",
     ),

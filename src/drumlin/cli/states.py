@@ -46,7 +46,10 @@ def dump(
     which each partition's state goes.
     """
     from drumlin.client.client import connect
-    from drumlin.state.changelog import Changelog
+    from drumlin.client.needs_arrow import needing_arrow
+
+    with needing_arrow():
+        from drumlin.state.changelog import Changelog
 
     time = None if at is None else parse_time(at)
     with connect(bootstrap, **settings_of(command_config)) as client:

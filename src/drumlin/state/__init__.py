@@ -7,9 +7,9 @@ the changelog.
 
 from __future__ import annotations
 
-from drumlin.client.needs_arrow import needing_arrow
+from drumlin.client.needs_arrow import NO_ARROW, PACKAGES, has_arrow
 
-with needing_arrow():
+if has_arrow():
     from drumlin.state.disk_store import StoreFailed
     from drumlin.state.factory import processor
     from drumlin.state.keyed_state import KeyedState
@@ -32,3 +32,10 @@ __all__ = [
     "replay",
     "wall_clock",
 ]
+
+if not has_arrow():  # the format of changelogs can be known all the same
+
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            raise ModuleNotFoundError(NO_ARROW, name=PACKAGES[-1])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

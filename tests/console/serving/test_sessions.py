@@ -54,6 +54,22 @@ def test_a_session_that_is_used_ends_too() -> None:
     asyncio.run(play())
 
 
+def test_a_session_ends_with_its_token() -> None:
+    async def play() -> None:
+        clock = _Clock()
+        sessions = Sessions(clock)
+        session = await sessions.begin(_connections(), "alice", 60.0)
+        clock.now = 59.0
+        assert sessions.find(session.cookie) is session
+        clock.now = 60.0
+        assert sessions.find(session.cookie) is None
+        await sessions.end_those_over()
+        clock.now = 0.0
+        assert sessions.find(session.cookie) is None, "it is gone, not only hidden"
+
+    asyncio.run(play())
+
+
 def test_too_many_sessions_end_the_one_longest_unused() -> None:
     async def play() -> None:
         clock = _Clock()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The interval of progress lines in a log; a terminal has a single line that changes.
 _TELL_S: Final = 60.0
+#: By which others see what a member of the group is.
+_CLIENT_ID: Final = "drumlin-materialize"
 #: The time over which the rate is measured.
 _RATE_S: Final = 1.0
 _COLUMNS: Final = ("topic", "partition", "position", "end", "lag", "offsets_per_s")
@@ -121,7 +123,7 @@ def materialize(
         signal.signal(each, lambda *_: stop.set())
 
     with (
-        connect(bootstrap, **settings_of(command_config)) as client,
+        connect(bootstrap, **{"client_id": _CLIENT_ID, **settings_of(command_config)}) as client,
         output.progress() as progress,
     ):
         title = ", ".join(topics)

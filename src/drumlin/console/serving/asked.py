@@ -14,19 +14,29 @@ from drumlin.console.answers.cluster import cluster
 from drumlin.console.answers.compaction import Operator, compaction, simulation
 from drumlin.console.answers.configs import broker_configs, topic_configs
 from drumlin.console.answers.groups import group, groups
+from drumlin.console.answers.pipelines.captures import capture, captures
+from drumlin.console.answers.pipelines.followers import followers
+from drumlin.console.answers.pipelines.sinks import sink, sinks
+from drumlin.console.answers.pipelines.states import state, states
 from drumlin.console.answers.records import CUT_BYTES_MAX, LIMIT_MAX, Cut, records
 from drumlin.console.answers.search import search
 from drumlin.console.answers.topics import topic, topics
 from drumlin.console.answers.transactions import transactions
+from drumlin.console.changes.produce import produce
+from drumlin.console.changes.record import new_record
+from drumlin.console.changes.reset import plan, reset, target_of
+from drumlin.console.changes.rights import rights_on_group, rights_on_topic
 from drumlin.console.serving.requests import (
-    BadRequest,
+    LARGE_BODY_BYTES_MAX,
     body,
+    given_text,
     isolation,
     key,
     number,
     place,
     start,
     text,
+    texts,
     whole,
 )
 from drumlin.peer.broker_connections import BrokerConnections
@@ -34,12 +44,13 @@ from drumlin.peer.broker_connections import BrokerConnections
 #: Of all sessions: fetched batches may be large.
 _READS_AT_ONCE: Final = 2
 _PARTITION_MAX: Final = 2**31 - 1
+_TOPICS_MAX: Final = 20
 
 Ask = Callable[[Request, BrokerConnections], Awaitable[Answer]]
 
 
 class Answers:
-    """What a console can be asked: `asks` by GET, and `simulation` by POST, as it causes work."""
+    """What a console can be asked: `asks` by GET, and by POST what causes work, and `changes`."""
 
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = operators
@@ -57,18 +68,51 @@ class Answers:
             "group": lambda r, c: group(c, text(r, "group")),
             "transactions": lambda _, c: transactions(c),
             "access": lambda _, c: access(c),
+            "sinks": self._reading(lambda _, c: sinks(c)),
+            "sink": self._reading(lambda r, c: sink(c, text(r, "sink"))),
+            "captures": self._reading(lambda _, c: captures(c)),
+            "capture": self._reading(lambda r, c: capture(c, text(r, "capture"))),
+            "states": self._reading(lambda _, c: states(c)),
+            "state": self._reading(lambda r, c: state(c, text(r, "topic"))),
+            "followers": lambda _, c: followers(c),
             "compaction": lambda r, c: compaction(c, operators, text(r, "topic")),
+            "rights_on_topic": lambda r, c: rights_on_topic(c, text(r, "topic")),
+            "rights_on_group": lambda r, c: rights_on_group(c, text(r, "group")),
+            "reset_plan": self._plan,
         }
+        self.changes: Mapping[str, Ask] = {"produce": self._produce, "reset": self._reset}
 
     async def simulation(self, request: Request, connections: BrokerConnections) -> Answer:
         """What a cleaning would free; one at a time."""
         given = await body(request)
         partition = whole("partition", given.get("partition"), 0, _PARTITION_MAX)
-        name = given.get("topic")
-        if not isinstance(name, str):
-            raise BadRequest("parameter 'topic': expected a text")
+        name = given_text("topic", given.get("topic"))
         async with self._simulations:
             return await simulation(connections, self._operators, name, partition)
+
+    def _reading(self, ask: Ask) -> Ask:
+        """An answer that fetches records, few of which are given at once."""
+
+        async def asked(request: Request, connections: BrokerConnections) -> Answer:
+            async with self._reads:
+                return await ask(request, connections)
+
+        return asked
+
+    async def _produce(self, request: Request, connections: BrokerConnections) -> Answer:
+        given = await body(request, LARGE_BODY_BYTES_MAX)
+        name, partition = given_text("topic", given.get("topic")), given.get("partition")
+        if partition is not None:
+            partition = whole("partition", partition, 0, _PARTITION_MAX)
+        return await produce(connections, name, partition, await new_record(given, None))
+
+    async def _plan(self, request: Request, connections: BrokerConnections) -> Answer:
+        target, topics = target_of(text(request, "to")), texts(request, "topic", _TOPICS_MAX)
+        return await plan(connections, text(request, "group"), topics, target)
+
+    async def _reset(self, request: Request, connections: BrokerConnections) -> Answer:
+        given = await body(request, LARGE_BODY_BYTES_MAX)
+        return await reset(connections, given_text("group", given.get("group")), given.get("moves"))
 
     async def _records(self, request: Request, connections: BrokerConnections) -> Answer:
         where, begin, which = place(request), start(request), isolation(request)

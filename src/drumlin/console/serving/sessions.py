@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -25,18 +26,20 @@ _SWEEP_S: Final = 30.0
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One login; `user` is None on a cluster without logins."""
+    """One login; `user` is None on a cluster without logins. `ends_at` is that of a token."""
 
     connections: BrokerConnections
     user: str | None
     begun_at: float
     used_at: float
+    ends_at: float = math.inf
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_MAX))
 
     def is_over(self, now: float) -> bool:
-        return now - self.used_at > _IDLE_S or now - self.begun_at > _LIFE_S
+        is_too_old = now - self.used_at > _IDLE_S or now - self.begun_at > _LIFE_S
+        return is_too_old or now >= self.ends_at
 
 
 class Sessions:
@@ -45,13 +48,18 @@ class Sessions:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._by_cookie: dict[str, Session] = {}
+        self._has_begun = asyncio.Event()
 
-    async def begin(self, connections: BrokerConnections, user: str | None) -> Session:
+    async def begin(
+        self, connections: BrokerConnections, user: str | None, lifetime_s: float = math.inf
+    ) -> Session:
+        """A new session, which ends after `lifetime_s` at the latest."""
         while len(self._by_cookie) >= _SESSIONS_MAX:
             await self.end(min(self._by_cookie.values(), key=lambda each: each.used_at))
         now = self._now()
-        session = Session(connections, user, begun_at=now, used_at=now)
+        session = Session(connections, user, begun_at=now, used_at=now, ends_at=now + lifetime_s)
         self._by_cookie[session.cookie] = session
+        self._has_begun.set()
         return session
 
     def find(self, cookie: str | None) -> Session | None:
@@ -64,6 +72,10 @@ class Sessions:
     def use(self, session: Session) -> None:
         """Note that someone uses a session, which keeps it from ending as idle."""
         session.used_at = self._now()
+
+    def left_s(self, session: Session) -> float:
+        """How long a session lasts yet, at most."""
+        return max(session.ends_at - self._now(), 0.0)
 
     async def end(self, session: Session) -> None:
         if self._by_cookie.pop(session.cookie, None) is not None:
@@ -85,7 +97,10 @@ class Sessions:
 
         async def sweep() -> None:
             while True:
-                await asyncio.sleep(_SWEEP_S)
+                soonest_s = min(map(self.left_s, self._by_cookie.values()), default=_SWEEP_S)
+                self._has_begun.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._has_begun.wait(), min(soonest_s, _SWEEP_S))
                 await self.end_those_over()
 
         sweeping = asyncio.create_task(sweep())

@@ -13,9 +13,12 @@ from drumlin.peer.options import PeerOptions
 from drumlin.peer.security.settings import Login, Plain, Scram, ScramMechanism
 
 #: How users log in; None on a cluster without logins.
-Mechanism = Literal["PLAIN"] | ScramMechanism
+Mechanism = Literal["PLAIN", "OAUTHBEARER"] | ScramMechanism
 
-MECHANISMS: Final[tuple[Mechanism, ...]] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final[tuple[Mechanism, ...]] = (
+    *("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAUTHBEARER",
+)
 
 
 class NotSafe(ValueError):
@@ -29,6 +32,9 @@ class Settings:
     `options` are those of each session's connections; a login there would be the console's own,
     and every user would act with its rights, so there is none. `allowed_hosts` are names, beside
     addresses and "localhost", under which browsers may ask for the page.
+
+    With an `own_key` the console acts with the identity of `options`, for the only user: who has
+    this key, which is told on the terminal.
 
     Raises:
         NotSafe: others than users of this machine could reach it, without TLS or without login.
@@ -44,15 +50,24 @@ class Settings:
     allowed_hosts: Sequence[str] = ()
     is_open_to_all: bool = False
     operators: Sequence[Operator] = field(default=())
+    own_key: str | None = field(default=None, repr=False)
+    is_read_only: bool = False
+    #: The users who may change something, as far as their rights in the cluster go; none: all.
+    editors: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if self.editors and self.mechanism is None:
+            raise NotSafe("--editor names users, who have to log in: see --login")
+        if self.own_key is not None:
+            self._check_single_user()
+            return
         if self.options.security.login is not None:
             raise NotSafe("the console acts with the rights of its users: it has no login itself")
         tls = self.options.security.tls
         if tls is not None and tls.certificate is not None and self.mechanism is None:
             raise NotSafe(
                 "everyone would act with the rights of the console's certificate: "
-                "its users have to log in, see --login"
+                "its users have to log in, see --login, or it is for one user, see --single-user"
             )
         if self.is_open_to_all or is_loopback(self.host):
             return
@@ -64,11 +79,28 @@ class Settings:
                 f"{' and '.join(missing)}, or --open-to-all"
             )
 
+    def _check_single_user(self) -> None:
+        if self.mechanism is not None:
+            raise NotSafe("--single-user is for who has the console's key: nobody logs in")
+        if not is_loopback(self.host):
+            raise NotSafe(f"--single-user is for this machine alone, and {self.host} is not")
+
+    def why_only_looks(self, user: str | None) -> str | None:
+        """Why a user may change nothing by this console; None if only the brokers decide."""
+        if self.is_read_only:
+            return "this console is read-only"
+        if self.mechanism is None and not is_loopback(self.host):
+            return "this console is read-only for other machines without a login"
+        if self.editors and user not in self.editors:
+            return f"user {user!r} may only look by this console"
+        return None
+
     def login_of(self, user: str, password: str) -> Login:
         """The login of a user to the brokers."""
         if self.mechanism == "PLAIN":
             return Plain(user, password)
         assert self.mechanism is not None
+        assert self.mechanism != "OAUTHBEARER", "a token is no password"
         return Scram(user, password, self.mechanism)
 
 

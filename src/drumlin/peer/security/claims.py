@@ -18,6 +18,12 @@ def lifetime_of(token: str) -> float | None:
     return None if expires_at is None else expires_at - time.time()
 
 
+def subject_of(token: str) -> str | None:
+    """The user that the token names, to show it; None if it does not tell."""
+    subject = _part(token, 1).get("sub")
+    return subject[:_SHOWN_MAX] if isinstance(subject, str) and subject else None
+
+
 def described(token: str) -> str:
     """The claims that a broker may reject: audience, issuer, key and remaining lifetime.
 

@@ -130,9 +130,14 @@ export class List {
       const { cell, inner, text } = slot.cells[number];
       const value = String(column.text(row));
       if (text.data !== value) text.data = value;
-      if (column.href) inner.setAttribute("href", column.href(row));
+      if (column.href) this.lead(inner, column.href(row));
       if (column.isBad) cell.classList.toggle("bad", column.isBad(row));
     });
+  }
+
+  lead(link, href) {
+    if (href === null) link.removeAttribute("href");
+    else link.setAttribute("href", href);
   }
 
   // Moves the choice, and the focus with it.

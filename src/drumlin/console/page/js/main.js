@@ -2,21 +2,27 @@
 
 import * as api from "./api.js";
 import { alert, h } from "./dom.js";
+import { forget } from "./history.js";
 import { access } from "./pages/access.js";
 import { cluster, broker } from "./pages/cluster.js";
 import { groups, group } from "./pages/groups.js";
 import { loginForm } from "./pages/login.js";
+import { capture } from "./pages/pipelines/captures.js";
+import { pipelines } from "./pages/pipelines/pipelines.js";
+import { sink } from "./pages/pipelines/sinks.js";
+import { state } from "./pages/pipelines/states.js";
 import { topic } from "./pages/topic.js";
 import { topics } from "./pages/topics.js";
 import { transactions } from "./pages/transactions.js";
 
 const NAVIGATION = [
   ["cluster", "Cluster"], ["topics", "Topics"], ["groups", "Groups"], ["share", "Share groups"],
-  ["transactions", "Transactions"], ["access", "Access"],
+  ["transactions", "Transactions"], ["pipelines", "Pipelines"], ["access", "Access"],
 ];
-const PAGES = { cluster, broker, topics, topic, groups, group, transactions, access, share: groups };
-const UP = { topic: "topics", group: "groups", broker: "cluster" };
-const BESIDE = { topic: "topics", group: "groups", broker: "cluster" };
+const PAGES = { cluster, broker, topics, topic, groups, group, transactions, access, share: groups, pipelines, sink, capture, state };
+const UP = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelines/sinks", capture: "pipelines/captures",
+  state: "pipelines/states" };
+const BESIDE = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelines", capture: "pipelines", state: "pipelines" };
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
@@ -64,6 +70,7 @@ async function show() {
       return list;
     },
     live: (everyS, refresh) => Object.assign(page, { everyS, refresh }),
+    session: known() ?? {},
     title: (text) => { document.title = `${text} – Drumlin console`; },
   };
   main.replaceChildren(h("p", { class: "quiet" }, "…"));
@@ -113,6 +120,11 @@ async function begin(why) {
       welcome(await api.login({}));
       return;
     }
+    const key = keyOfAddress();
+    if (about.login === "KEY" && key) {
+      welcome(await api.login({ key }));
+      return;
+    }
   } catch (error) {
     main.replaceChildren(h("h1", {}, "Not connected"), alert(error.message),
       h("p", {}, h("button", { type: "button", onclick: () => begin(null) }, "Try again")));
@@ -122,26 +134,39 @@ async function begin(why) {
   document.getElementById("logout").hidden = true;
   document.getElementById("who").textContent = "";
   document.title = "Log in – Drumlin console";
-  main.replaceChildren(...loginForm(about.login, why, async (user, password) => welcome(await api.login({ user, password }))));
+  main.replaceChildren(...loginForm(about.login, why, async (credentials) => welcome(await api.login(credentials))));
   main.querySelector("input").focus();
+}
+
+// The key in the address that the console has shown, which is taken out of it at once.
+function keyOfAddress() {
+  if (!location.hash.startsWith("#key=")) return null;
+  const key = location.hash.slice("#key=".length);
+  history.replaceState(null, "", location.pathname);
+  return key;
 }
 
 function welcome(session) {
   const who = session.user === null ? session.cluster : `${session.user} @ ${session.cluster}`;
-  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null }));
+  const { only_looks: onlyLooks, has_registry: hasRegistry } = session;
+  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null, onlyLooks, hasRegistry }));
   greet();
   show();
 }
 
-function greet() {
-  let known = null;
+// The session as it was told at its beginning.
+function known() {
   try {
-    known = JSON.parse(sessionStorage.getItem("drumlin-who"));
+    return JSON.parse(sessionStorage.getItem("drumlin-who"));
   } catch {
-    known = null;
+    return null;
   }
-  document.getElementById("who").textContent = `${known?.who ?? ""} · read-only`;
-  document.getElementById("logout").hidden = !known?.hasUser;
+}
+
+function greet() {
+  const session = known();
+  document.getElementById("who").textContent = `${session?.who ?? ""}${session?.onlyLooks ? " · read-only" : ""}`;
+  document.getElementById("logout").hidden = !session?.hasUser;
   const nav = document.getElementById("nav");
   nav.hidden = false;
   nav.replaceChildren(...NAVIGATION.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text)));
@@ -168,6 +193,7 @@ document.getElementById("logout").addEventListener("click", async () => {
     // The session is over anyway.
   }
   sessionStorage.removeItem("drumlin-who");
+  forget();
   begin(null);
 });
 

@@ -36,6 +36,12 @@ export function duration(ms) {
   return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
 }
 
+// How long ago a moment was, by this browser's clock.
+export function age(ms) {
+  if (ms === null || ms === undefined) return "–";
+  return `${duration(Math.max(Date.now() - Number(ms), 0))} ago`;
+}
+
 export function bytesOf(field) {
   return Uint8Array.from(atob(field.base64), (each) => each.charCodeAt(0));
 }

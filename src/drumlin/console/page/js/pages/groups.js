@@ -1,8 +1,11 @@
 // Groups with their lag, and one group: members, and the lag of each partition.
 
+import { Chart } from "../chart.js";
 import { figures, h } from "../dom.js";
+import { note, noted } from "../history.js";
 import { List } from "../list.js";
 import { count } from "../words.js";
+import { reset } from "./reset.js";
 
 export async function groups(context) {
   const { main, get } = context;
@@ -23,6 +26,7 @@ export async function groups(context) {
     const found = await get("groups", { containing: search.value.trim() }, options);
     if (mine !== turn) return; // another text is typed
     const rows = found.groups.filter((row) => (row.type === "share") === isShare);
+    for (const row of rows.slice(0, found.lags_max)) note(`group ${row.group}`, row.lag);
     list.set(rows);
     told.textContent = `${count(rows.length)} groups${found.not_shown ? `, ${count(found.not_shown)} more are not shown` : ""}`
       + (found.groups.length > found.lags_max ? `; lag of the first ${found.lags_max}: filter for others` : "");
@@ -41,7 +45,8 @@ export async function groups(context) {
 }
 
 export async function group(context) {
-  const { main, get, parts: [name] } = context;
+  const { main, get, parts: [name, tab] } = context;
+  if (tab === "reset") return reset(context);
   const offsets = context.keep(new List({ label: "Partitions of the group", nothing: "no offsets, and nothing assigned", columns: [
     { title: "Topic", width: "minmax(0,2fr)", text: (row) => row.topic, href: (row) => `#/topic/${encodeURIComponent(row.topic)}` },
     { title: "Partition", width: "6rem", isNumber: true, text: (row) => row.partition, by: (row) => row.partition },
@@ -57,15 +62,19 @@ export async function group(context) {
     { title: "Partitions", width: "minmax(0,2fr)", text: (row) => row.partitions.join(", ") },
   ] }));
   const summary = h("div", {});
+  const chart = new Chart("Lag");
   const look = async (options) => {
     const found = await get("group", { group: name }, options);
     summary.replaceChildren(figures([["State", found.state], ["Type", found.type], ["Lag", count(found.lag)],
       ["Members", count(found.members.length)]]));
+    note(`group ${name}`, found.lag);
+    chart.draw(noted(`group ${name}`));
     offsets.set(found.offsets);
     members.set(found.members);
   };
   await look();
   context.title(name);
   context.live(5, look);
-  main.replaceChildren(h("h1", {}, name), summary, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
+  const resetLink = h("p", {}, h("a", { href: `#/group/${encodeURIComponent(name)}/reset` }, "Reset its offsets"));
+  main.replaceChildren(h("h1", {}, name), summary, chart.element, resetLink, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
 }

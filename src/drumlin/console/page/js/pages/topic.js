@@ -1,16 +1,19 @@
 // One topic: partitions, configuration, records, the history of a key, and cleaning.
 
+import { Chart } from "../chart.js";
 import { h } from "../dom.js";
+import { note, rates } from "../history.js";
 import { List } from "../list.js";
-import { count, size } from "../words.js";
+import { count, rate, size } from "../words.js";
 import { cleaning } from "./cleaning.js";
 import { configurations } from "./configurations.js";
 import { historyOfKey } from "./key.js";
 import { browse } from "./records.js";
+import { write } from "./write.js";
 
 const TABS = [["partitions", "Partitions"], ["records", "Records"], ["key", "A key"], ["configuration", "Configuration"],
-  ["cleaning", "Cleaning"]];
-const SHOWN = { partitions, records: browse, key: historyOfKey, configuration, cleaning };
+  ["cleaning", "Cleaning"], ["write", "Write"]];
+const SHOWN = { partitions, records: browse, key: historyOfKey, configuration, cleaning, write };
 
 export async function topic(context) {
   const [name, tab = "partitions"] = context.parts;
@@ -36,14 +39,18 @@ async function partitions(context) {
     { title: "Size", isNumber: true, text: (row) => size(row.size_bytes), by: (row) => row.size_bytes },
   ] }));
   const about = h("p", { class: "quiet" });
+  const chart = new Chart("Records/s", rate);
   const look = async (options) => {
     const found = await get("topic", { topic: name }, options);
     about.textContent = `id ${found.topic_id ?? "none"}${found.is_internal ? ", internal" : ""}`;
+    const ends = found.partitions.map((row) => row.end_offset);
+    note(`topic ${name}`, ends.includes(null) ? null : ends.reduce((sum, each) => sum + each, 0));
+    chart.draw(rates(`topic ${name}`));
     list.set(found.partitions);
   };
   await look();
   context.live(5, look);
-  part.replaceChildren(about, list.element);
+  part.replaceChildren(about, chart.element, list.element);
 }
 
 async function configuration(context) {

@@ -1,0 +1,145 @@
+"""What the console tells of sinks, captures, states and followers, from a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import drumlin
+from console.console_process import Visitor
+from console.pipelines import QUERY, capture, commit_state, decide
+from drumlin.capture.changes import Table
+from drumlin.capture.log.position import Counts
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.client import Client
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.content import Content
+from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.transactions import Winner
+from rig.brokers.secured_drumlin import SecuredDrumlin
+
+
+@pytest.fixture(scope="module")
+def client(broker: SecuredDrumlin):
+    with drumlin.connect(broker.address) as client:
+        yield client
+
+
+def test_sinks_with_their_last_batch(visitor: Visitor, client: Client) -> None:
+    client.create_topic("piped.copies", 1)
+    sink = f"{QUERY}.piped.copies"
+    task_id = str(names.TaskId(sink, "run-1", "0123456789ab", 0))
+    content = Content(41, "ab" * 16, "")
+    winner = Winner("", 0, task_id, 7, 0, 41, "ab" * 16)
+    ends = json.dumps({"sources": {"0": 41}})
+    decided = SinkState(
+        QUERY,
+        3,
+        "run-1",
+        False,
+        (winner,),
+        decided_ms=1_700_000_000_000,
+        content=content,
+        ends=ends,
+    )
+    with client.transaction(task_id) as transaction, transaction.writer("piped.copies") as writer:
+        writer.send(b"not committed yet")
+        writer.flush()
+        decide(client, sink, decided)
+        rows = {each["sink"]: each for each in visitor.get("sinks").json["sinks"]}
+        row = rows[sink]
+        assert (row["state"], row["batch"], row["rows"], row["open_count"]) == ("decided", 3, 41, 1)
+        assert row["topics"] == ["piped.copies"]
+        found = visitor.get("sink", sink=sink).json
+        assert (found["winners"], found["ends"], found["query"]) == (1, ends, QUERY)
+        (mine,) = found["transactions"]
+        assert (mine["transactional_id"], mine["is_winner"]) == (task_id, True)
+        assert mine["partitions"] == ["piped.copies-0"]
+    decide(client, sink, decided.done())
+    found = visitor.get("sink", sink=sink).json
+    assert (found["state"], found["winners"], found["open_count"]) == ("done", 0, 0)
+    assert (found["group"], found["decision_topic"]) == (f"drumlin.{sink}", "drumlin-sinks")
+
+
+def test_sinks_of_which_one_place_only_knows(visitor: Visitor, client: Client) -> None:
+    """The group's offset expires; the decisions may be in another topic."""
+    decide(client, "no-group", SinkState(QUERY, 9), commits=False)
+    client.create_topic("others", 1)
+    note = SinkState(QUERY, 5, "run-2").note.encode()
+    client.commit_offsets("drumlin.no-record", {("others", 0): OffsetAndMetadata(0, note)})
+    client.commit_offsets("drumlin.no-sink", {("others", 0): OffsetAndMetadata(0, "mine")})
+    with client.writer(names.DECISION_TOPIC) as writer:
+        writer.send(b'{"version": 99}', key=b"newer")
+        writer.send(b"nonsense", key=b"<not a sink>")
+    rows = {each["sink"]: each for each in visitor.get("sinks").json["sinks"]}
+    assert (rows["no-group"]["batch"], rows["no-group"]["group"]) == (9, None)
+    assert (rows["no-record"]["batch"], rows["no-record"]["written_ms"]) == (5, None)
+    assert rows["no-record"]["decision_topic"] == "others"
+    assert rows["newer"]["state"] == "unreadable"
+    assert "version 99" in rows["newer"]["error"]
+    assert not {"no-sink", "<not a sink>"} & rows.keys()
+    assert visitor.get("sink", sink="nobody's").status == 400
+    assert visitor.get("sink", sink="nobody").status == 404
+
+
+def test_captures_with_their_position(visitor: Visitor, client: Client) -> None:
+    tables = [
+        Table(1, "public", "item", "shop.public.item", ("id",), ("integer",)),
+        Table(2, "public", "later", "shop.public.later", ("id",), ("integer",), is_read=False),
+    ]
+    capture(client, "shop", tables, Counts(1_000, 12, 3, 0, 1_700_000_000_000))
+    client.create_topic("drumlin-capture.broken", 2)
+    with client.writer("drumlin-capture.broken") as writer:
+        writer.send(b"by another program", partition=0)
+    rows = {each["name"]: each for each in visitor.get("captures").json["captures"]}
+    row = rows["shop"]
+    assert (row["phase"], row["position"], row["database"]) == ("stream", "16/B374D848", "shop")
+    assert (row["records"], row["complete_ms"], row["unread"]) == (12, 1_700_000_000_000, 1)
+    assert "not written by a capture" in rows["broken"]["error"]
+    found = visitor.get("capture", capture="shop").json
+    assert [(each["table"], each["is_read"], each["end_offsets"]) for each in found["tables"]] == [
+        ("public.item", True, 2),  # a record, and the marker of its transaction
+        ("public.later", False, None),
+    ]
+    assert found["transaction"]["state"] == "CompleteCommit"
+    for name in ("nobody", "No/Body", ""):
+        assert visitor.get("capture", capture=name).status == 404
+
+
+def test_states_with_their_positions(visitor: Visitor, client: Client) -> None:
+    client.create_topic("piped-purchases", 2)
+    with client.writer("piped-purchases") as writer:
+        for number in range(20):
+            writer.send(str(number), key=str(number), partition=0)
+    changelog = commit_state(client, "totals", "sums", "piped-purchases", 15)
+    client.create_topic("streams-store-changelog", 1)
+    with client.writer("streams-store-changelog") as writer:
+        writer.send(b"1", key=b"of another program")
+    rows = {each["topic"]: each for each in visitor.get("states").json["states"]}
+    row = rows[changelog]
+    assert (row["state"], row["group"], row["inputs"]) == ("sums", "totals", ["piped-purchases"])
+    assert (row["lag"], row["error"]) == (5, None)
+    assert rows["streams-store-changelog"]["group"] is None
+    first, second = visitor.get("state", topic=changelog).json["rows"]
+    assert (first["offset"], first["group_offset"], first["end_offset"]) == (15, 15, 20)
+    assert (first["lag"], second["input"]) == (5, None)
+    assert visitor.get("state", topic="nobody").status == 404
+
+
+def test_followers_of_compacted_topics(visitor: Visitor, client: Client) -> None:
+    client.create_topic("piped-users", 2, configs={"cleanup.policy": "compact"})
+    client.create_topic("piped-plain", 1)
+    with client.writer("piped-users") as writer:
+        for number in range(6):
+            writer.send(str(number), key=str(number), partition=number % 2)
+    client.commit_offsets("piped-cache", {("piped-users", 0): 1, ("piped-plain", 0): 0})
+
+    def rows() -> list[dict[str, Any]]:
+        found = visitor.get("followers").json["followers"]
+        return [each for each in found if each["group"] == "piped-cache"]
+
+    (row,) = rows()
+    assert (row["topic"], row["lag"], row["offsets"]) == ("piped-users", 2, 1)
+    assert (row["followed"], row["partitions"], row["members"]) == (1, 2, 0)
