@@ -30,7 +30,9 @@ class Options:
     warmup: int
     seconds: float
     directory: Path
-    scale: float = 1.0  # of sizes that are given: those of `compaction`, `spark` and `stalls`
+    scale: float = (
+        1.0  # of sizes that are given: those of `compaction`, `spark`, `stalls` and `seeing`
+    )
     output: Path = Path("build/bench")
     rows: tuple[str, ...] = ()  # which of those that a benchmark has; none: all
 

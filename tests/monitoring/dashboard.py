@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -23,6 +25,12 @@ def _load() -> ModuleType:
 
 
 grafana_dashboard = _load()
+
+
+def alerts() -> list[dict[str, Any]]:
+    """All alert rules in the file."""
+    groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 class Shown(NamedTuple):

@@ -9,14 +9,9 @@ from collections import Counter
 import yaml
 
 from broker.metrics.documented import documented, unknown_in
-from monitoring.dashboard import ALERTS, ROOT, grafana_dashboard, shown
+from monitoring.dashboard import ROOT, alerts, grafana_dashboard, shown
 
 _CASES = ROOT / "tests" / "monitoring" / "alert_cases.yml"
-
-
-def _alerts() -> list[dict]:
-    groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
-    return [rule for group in groups for rule in group["rules"]]
 
 
 def _slug(heading: str) -> str:
@@ -80,7 +75,7 @@ def test_an_alert_asks_for_what_brokers_serve_and_says_what_to_do() -> None:
         for name in ("docs/troubleshooting.md", "docs/operations.md")
     }
     guide = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-    for rule in _alerts():
+    for rule in alerts():
         assert unknown_in(rule["expr"], known) == []
         assert rule["labels"]["severity"] in ("critical", "warning")
         document, _, section = rule["annotations"]["runbook"].partition("#")
@@ -97,6 +92,6 @@ def test_every_alert_has_a_case_in_which_it_is_quiet_and_one_in_which_it_fires()
     for case in yaml.safe_load(_CASES.read_text("utf-8"))["tests"]:
         for expected in case["alert_rule_test"]:
             (fires if expected["exp_alerts"] else quiet).add(expected["alertname"])
-    names = [each["alert"] for each in _alerts()]
+    names = [each["alert"] for each in alerts()]
     assert len(set(names)) == len(names)
     assert quiet == fires == set(names)

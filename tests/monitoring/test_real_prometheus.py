@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from cryptography import x509
 
-from monitoring.dashboard import ALERTS, ROOT, shown
+from monitoring.dashboard import ALERTS, ROOT, alerts, shown
 from monitoring.prometheus_server import PROGRAM, PROMTOOL, WHY_NOT, PrometheusServer
 from monitoring.traffic import Traffic
 from rig.brokers.secure_server import SecureServer
@@ -40,7 +41,7 @@ def _promtool(*arguments: str) -> str:
 
 
 def test_the_rules_are_rules_and_say_what_they_should() -> None:
-    assert "27 rules found" in _promtool("check", "rules", str(ALERTS))
+    assert f"{len(alerts())} rules found" in _promtool("check", "rules", str(ALERTS))
     _promtool("test", "rules", "tests/monitoring/alert_cases.yml")
 
 
@@ -52,6 +53,14 @@ def test_the_queries_are_queries(tmp_path: Path) -> None:
     file = tmp_path / "rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     assert f"{len(rules)} rules found" in _promtool("check", "rules", str(file))
+
+
+def test_the_documented_configuration_is_one(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    (shown_there,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "prometheus.yml"
+    file.write_text(shown_there.replace("/etc/prometheus/drumlin-alerts.yml", str(ALERTS)))
+    assert "SUCCESS" in _promtool("check", "config", str(file))
 
 
 class _Watched(NamedTuple):
@@ -96,7 +105,7 @@ def test_no_alert_fires_until_the_broker_is_down(watched: _Watched) -> None:
 
     wait_until(lambda: prometheus.values("count_over_time(up[1m]) > 5"), "some scrapes")
     rules = prometheus.rules()
-    assert len(rules) == 27
+    assert len(rules) == len(alerts())
     assert {rule["health"] for rule in rules} == {"ok"}
     firing = {name for name, state in states().items() if state == "firing"}
     assert firing <= {"DrumlinEventLoopStalls"}, "only a busy machine is a reason"

@@ -136,8 +136,8 @@ def console(
             key=tls_key,
             allowed_hosts=tuple(allow_host or ()),
             is_open_to_all=open_to_all,
-            registry=None if registry is None else registry_of(registry, command_config),
             own_key=own_key,
+            registry=None if registry is None else registry_of(registry, command_config),
             is_read_only=read_only,
             editors=tuple(editor or ()),
             operators=[
@@ -229,8 +229,8 @@ console_command: Final = command(
         "drumlin console",
         "drumlin console --bootstrap broker1:9092 --data /var/lib/drumlin",
         "drumlin console --config users.properties --login scram-sha-512",
-        "drumlin console --registry http://registry:8081 --read-only",
         "drumlin console --config mine.properties --single-user",
+        "drumlin console --registry http://registry:8081 --read-only",
         "drumlin console --config users.properties --listen 192.0.2.1:8404 "
         "--tls-certificate console.pem --allow-host console.example.org",
     ),

@@ -51,8 +51,8 @@ class Settings:
     allowed_hosts: Sequence[str] = ()
     is_open_to_all: bool = False
     operators: Sequence[Operator] = field(default=())
-    registry: SchemaRegistry | None = None
     own_key: str | None = field(default=None, repr=False)
+    registry: SchemaRegistry | None = None
     is_read_only: bool = False
     #: The users who may change something, as far as their rights in the cluster go; none: all.
     editors: Sequence[str] = ()
