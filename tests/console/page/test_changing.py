@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.filterwarnings("default::ResourceWar
 
 _EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 _TOPIC = "changed-topic"
+_DESCRIBE = 8
 _GROUP = f"changed {_EVIL}"
 
 
@@ -148,14 +149,31 @@ def test_changes_on_kafka(on_kafka: ConsoleProcess, open_page: OpenPage) -> None
 
 
 def test_buttons_say_what_a_user_may_not_do(
-    filled: ConsoleProcess, login_console: ConsoleProcess, open_page: OpenPage
+    filled: ConsoleProcess,
+    broker: SecuredDrumlin,
+    login_console: ConsoleProcess,
+    open_page: OpenPage,
 ) -> None:
+    rights = {"principal": "User:alice", "host": "*", "permission_type": 3, "operation": _DESCRIBE}
+    rights |= {"resource_pattern_type": 3}
+    places = ((2, _TOPIC), (3, "changed-unmoved"))
+    with broker.connect() as raw, drumlin.connect(broker.address) as client:
+        client.commit_offsets("changed-unmoved", {(_TOPIC, 0): 5})
+        creations = [rights | {"resource_type": k, "resource_name": n} for k, n in places]
+        raw.ask("create_acls", 3, creations=creations)
     page = open_page(login_console)
     page.get_by_label("User of the cluster").fill("alice")
     page.get_by_label("Password").fill("alice")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Cluster")
-    _open(page, f"#/topic/{_TOPIC}/write", "Not shown")  # she has no rights at all
+    _open(page, f"#/topic/{_TOPIC}/write", _TOPIC)
+    expect(page.get_by_text("this user has no right to write here")).to_be_visible()
+    expect(page.get_by_role("button", name="Write the record")).to_be_disabled()
+    _open(page, "#/group/changed-unmoved/reset", "Reset changed-unmoved")
+    expect(page.get_by_text("this user has no right to it (READ on the group)")).to_be_visible()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("Nothing is changed yet.")).to_be_visible()
+    expect(page.get_by_role("button", name="Reset as shown")).to_be_disabled()
 
 
 def test_read_only_is_told(

@@ -22,6 +22,7 @@ from drumlin.client.values.schema_cache import cache_of
 from drumlin.console.answers.by_schema import is_framed
 
 _FIELD_BYTES_MAX: Final = 1 << 20
+_CHARACTERS_MAX: Final = 1 << 20
 _NEW_IDS_AT_ONCE: Final = 20
 _IDS_MAX: Final = 1_000
 _AGAIN_S: Final = 30.0
@@ -50,12 +51,18 @@ class RegisteredFields:
         self._down: tuple[float, str] = (float("-inf"), "")
 
     def shown(self, fields: Sequence[bytes], cut_bytes: int) -> list[dict[str, Any]]:
-        """Each field's `text` as JSON and its `schema_id`, or the `error`."""
+        """Each field's `text` as JSON and its `schema_id`, or the `error`.
+
+        A few bytes may be a long text: all texts together have a limit.
+        """
         values, reasons = self.decoded(fields)
-        return [
-            self._shown(field, values, reasons.get(index), index, cut_bytes)
-            for index, field in enumerate(fields)
-        ]
+        left = _CHARACTERS_MAX
+        rows = []
+        for index, field in enumerate(fields):
+            row = self._shown(field, values, reasons.get(index), index, min(cut_bytes, left))
+            left -= len(row.get("text", ""))
+            rows.append(row)
+        return rows
 
     def _shown(
         self,
@@ -76,6 +83,8 @@ class RegisteredFields:
                 text = json_text(values[index])
         except (ValueError, RecursionError) as error:
             return {"error": f"schema {schema_id}: {error}"}
+        if not cut_bytes:
+            return {"error": "too much to be shown at once"}
         return {"text": text[:cut_bytes], "schema_id": schema_id, "is_cut": len(text) > cut_bytes}
 
     def decoded(self, fields: Sequence[bytes]) -> _Decoded:
