@@ -45,6 +45,7 @@ BENCHES = {
     "cluster_growth": "three brokers with up to 20,000 partitions of three replicas",
     "state_uses": "a keyed state that counts, exactly once, with commits each 100 ms",
     "security": "what TLS, ACLs and a storm of handshakes cost",
+    "seeing": "what metrics cost, how long a scrape keeps the loop, an idle console",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 
@@ -145,13 +146,14 @@ def arguments_of(line: Sequence[str]) -> argparse.Namespace:
         "--scale",
         type=float,
         default=1.0,
-        help="of the topics of `compaction*` and `spark*`, and the sizes of `stalls` and `turns` "
-        "(default: 1)",
+        help="of the topics of `compaction*` and `spark*`, and the sizes of `stalls`, `turns` and "
+        "`seeing` (default: 1)",
     )
     parser.add_argument(
         "--rows",
         metavar="ROW,…",
-        help="of `spark*`, `stalls`, `turns` and `real_clients` (default: all)",
+        help="of `spark*`, `stalls`, `turns`, `security`, `seeing` and `real_clients` "
+        "(default: all)",
     )
     parser.add_argument(
         "--directory",

@@ -30,7 +30,9 @@ class Options:
     warmup: int
     seconds: float
     directory: Path
-    scale: float = 1.0  # of sizes that are given: those of `compaction`, `spark` and `stalls`
+    scale: float = (
+        1.0  # of sizes that are given: those of `compaction`, `spark`, `stalls` and `seeing`
+    )
     output: Path = Path("build/bench")
     rows: tuple[str, ...] = ()  # which of those that a benchmark has; none: all
 
@@ -119,7 +121,7 @@ def compare(
         return measured
 
     for name, run in turns:
-        _warm_up(metrics[0], functools.partial(measure, "warm-up", name, run), options.warmup)
+        _warm_up(metrics, functools.partial(measure, "warm-up", name, run), options.warmup)
     for number in range(options.rounds):
         for name, run in turns if number % 2 == 0 else reversed(turns):
             collected[name].append(measure(f"round {number + 1}", name, run))
@@ -137,23 +139,34 @@ def compare(
     ]
 
 
-def _warm_up(metric: Metric, measure: Callable[[], Metrics], patience: int) -> None:
-    """Run until `patience` rounds in a row were no better than the best before them.
+def _warm_up(metrics: Sequence[Metric], measure: Callable[[], Metrics], patience: int) -> None:
+    """Run until no metric was better than its best before in `patience` rounds in a row.
 
     A virtual machine compiles for a minute or more: a fixed number of rounds would compare a
-    broker that is warm with one that is not.
+    broker that is warm with one that is not. Nor is the rate alone a sign: where the client is
+    the slower side it stands still while the cost of a request still falls.
     """
-    best: float | None = None
+    best: dict[str, float] = {}
     rounds_without_gain = 0
     for _ in range(_WARMUP_ROUNDS_MAX):
         if rounds_without_gain >= patience:
             return
-        value = measure()[metric.name]
-        gain = 1.0
-        if best:
-            gain = value / best - 1 if metric.higher_is_better else best / value - 1
-        rounds_without_gain = 0 if gain > _WORTH_MENTIONING else rounds_without_gain + 1
-        best = value if gain > 0 else best
+        measured = measure()
+        gained = False
+        for metric in metrics:
+            value, before = measured[metric.name], best.get(metric.name)
+            gain = _gain(metric, value, before)
+            gained |= gain > _WORTH_MENTIONING
+            if before is None or gain > 0:
+                best[metric.name] = value
+        rounds_without_gain = 0 if gained else rounds_without_gain + 1
+
+
+def _gain(metric: Metric, value: float, before: float | None) -> float:
+    """How much better a value is than the best before it, as a share; all of it for the first."""
+    if not before or not value:
+        return 1.0 if before is None else 0.0
+    return value / before - 1 if metric.higher_is_better else before / value - 1
 
 
 class Stopwatch:

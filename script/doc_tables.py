@@ -30,6 +30,8 @@ from drumlin.spark.options.source_rows import REFUSED_BY_SOURCE
 from drumlin.wire.messages import API_KEYS
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
+#: What `script/assure ecosystem` has seen: test, program, version, job, what came of it, and more.
+PROGRAMS: Final = DOCS.parent / "tests" / "ecosystem" / "results.tsv"
 
 _TABLE: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LONG_MAX: Final = str(2**63 - 1)
@@ -38,7 +40,6 @@ _INT_MAX: Final = str(2**31 - 1)
 #: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
 NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
-    "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
     "KRaft (not here)": ("add_raft_voter", "remove_raft_voter"),
 }
 
@@ -71,6 +72,19 @@ def apis_not_served() -> str:
             (subject, ", ".join(f"{api_name(name)} ({API_KEYS[name]})" for name in names))
             for subject, names in NOT_SERVED.items()
         ),
+    )
+
+
+def programs() -> str:
+    """What came of programs of others when they last ran, by their names."""
+    came = {"passed": "works", "failed": "fails"}
+    rows = []
+    for line in PROGRAMS.read_text("utf-8").splitlines():
+        _, program, version, job, result, found = line.split("\t")
+        rows.append((program, version, job, "; ".join(filter(None, (came[result], found)))))
+    return table(
+        ("program", "version", "job", "result"),
+        sorted(rows, key=lambda row: (row[0].lower(), row[2])),
     )
 
 
@@ -359,6 +373,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "options": options,
     "served": served_apis,
     "not-served": apis_not_served,
+    "programs": programs,
     "broker-keys": broker_table,
     "topic-keys": topic_table,
     "group-keys": group_table,

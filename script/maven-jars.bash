@@ -26,11 +26,33 @@ artifact() {
     artifacts+="<dependency><groupId>$1</groupId><artifactId>$2</artifactId><version>$3</version>$exclusions</dependency>"
 }
 
-# fetch TITLE: fetches the artifacts into the directory, and prints it.
-fetch() {
+# begin TITLE: a folder $work until the script ends, for what Maven is to fetch.
+begin() {
     command -v mvn >/dev/null || { echo "Maven (mvn) is not installed" >&2; exit 1; }
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    echo "Fetching $1 with Maven ..." >&2
+}
+
+# end: what was fetched is the directory, which is printed.
+end() {
+    mkdir -p "$(dirname "$libs")"
+    # Two runs at once: whoever renames first wins, and the other uses the winner's.
+    mv -T "$work/libs" "$libs" 2>/dev/null || true
+    compgen -G "$libs/$wanted" >/dev/null
+    echo "$libs"
+}
+
+# fetch_archive TITLE GROUP:NAME:VERSION:TYPE:CLASSIFIER: fetches this one thing, which is no jar.
+fetch_archive() {
+    begin "$1"
+    mvn -q -B dependency:copy -Dartifact="$2" -DoutputDirectory="$work/libs" >&2
+    end
+}
+
+# fetch TITLE: fetches the artifacts into the directory, and prints it.
+fetch() {
+    begin "$1"
     cat >"$work/pom.xml" <<POM
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -38,11 +60,6 @@ fetch() {
   <dependencies>$artifacts</dependencies>
 </project>
 POM
-    echo "Fetching $1 with Maven ..." >&2
     mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DoutputDirectory="$work/libs" >&2
-    mkdir -p "$(dirname "$libs")"
-    # Two runs at once: whoever renames first wins, and the other uses the winner's.
-    mv -T "$work/libs" "$libs" 2>/dev/null || true
-    compgen -G "$libs/$wanted" >/dev/null
-    echo "$libs"
+    end
 }

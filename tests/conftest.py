@@ -22,6 +22,7 @@ from rig import depth
 from rig.brokers.drumlin_server import running_server
 from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
 from rig.brokers.old_records import KEPT
+from rig.brokers.process import BrokerProcess
 from rig.data.secured_listeners import Secured
 from rig.depth import IS_DEEP
 from rig.scheduling import ByServers, order
@@ -70,7 +71,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kernels that were changed are compiled before any test runs, and by one process."""
+    """Kernels that were changed are compiled before any test runs, and by one process. Servers are
+    forked from here on.
+    """
+    BrokerProcess.is_program = False
     is_worker = hasattr(config, "workerinput")
     if not is_worker and importlib.util.find_spec("drumlin.records.kernels.toolchain"):
         command = [sys.executable, "-m", "drumlin.records.kernels.toolchain"]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rig.documents.doc_tables import doc_tables
+
 TESTS = Path(__file__).parent
 GOOD = """
 import pytest
@@ -73,6 +75,10 @@ def run(folder: Path, text: str, *others: str) -> tuple[int, list[str]]:
 
 
 def test_each_program_is_told_of(tmp_path: Path) -> None:
+    kept = tmp_path / "ecosystem" / "results.tsv"
+    kept.parent.mkdir()
+    sarama = "programs_of_a_test.py::test_is_lacking\tsarama\t1.61.1\tits own tests\tpassed\t"
+    kept.write_text(f"{sarama}\n{sarama.replace('_is_lacking', '_fails')}\n")
     # Where nothing may be skipped, a skip fails, but is told of as what it is.
     code, table = run(tmp_path, NOT_ALL, "conftest")
     assert code == 2
@@ -86,6 +92,20 @@ def test_each_program_is_told_of(tmp_path: Path) -> None:
         "Spring 4.0.3 0 s NOT REACHED: listeners",
         "1 of 7 runs of programs passed",
     ]
+    # What is not tried again stays as it was.
+    assert kept.read_text().splitlines() == [
+        "programs_of_a_test.py::test_fails\tFlink\t2.2.1\ta copy\tfailed\t",
+        sarama,
+        "programs_of_a_test.py::test_leaves_errors\tCamel\t4.18.0\troutes\tfailed\t",
+        "programs_of_a_test.py::test_passes\tkafkajs\t2.2.4\trecords and groups\tpassed\t27 steps",
+    ]
+
+
+def test_each_result_is_of_a_test() -> None:
+    for line in doc_tables.PROGRAMS.read_text("utf-8").splitlines():
+        path, _, name = line.partition("\t")[0].partition("::")
+        text = (TESTS / "ecosystem" / path).read_text("utf-8")
+        assert f"\ndef {name.partition('[')[0]}(" in text, line
 
 
 def test_what_is_not_tried_fails_the_run(tmp_path: Path) -> None:

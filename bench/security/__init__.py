@@ -17,7 +17,7 @@ from bench.security import authorization, flood, floor, handshakes, loads, machi
 from bench.security.sides import TlsBroker, both_with_tls
 
 _ROUNDS_MAX = 5
-_WARMUP_MAX = 2
+_WARMUP_MAX = 3
 _OF_BOTH: dict[str, Callable[[Sequence[TlsBroker], Options], list[Comparison]]] = {
     **loads.ROWS,
     **handshakes.ROWS,

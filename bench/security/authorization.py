@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import fetch, produce
 from bench.brokers import Broker
 from bench.dial import Dial
-from bench.harness import Comparison, Metric, Metrics, Options, compare
+from bench.harness import Comparison, Metric, Options, compare
 from bench.load import GENERATOR
 from rig.brokers.secured_drumlin import SecuredDrumlin
 
@@ -75,21 +75,11 @@ def _create_acls(broker: Broker) -> None:
             raise RuntimeError(f"{broker.name} does not take the ACLs: {answer.results[0]}")
 
 
-def _per_request(measure: Callable[[], Metrics], batch_bytes: int) -> Callable[[], Metrics]:
-    """The same round, with the processor time of a request and not of a gigabyte."""
-
-    def measured() -> Metrics:
-        found = measure()
-        return {**found, "cpu": found["cpu"] * batch_bytes / 1e3}
-
-    return measured
-
-
 def _produce(options: Options) -> list[Comparison]:
     scenario = produce.Scenario("300 B", 300, None, 16, 1.0)
     with _both(options) as brokers:
         sides = {
-            each.name: _per_request(produce.round_of(each, scenario, options), 300)
+            each.name: produce.per_request(produce.round_of(each, scenario, options), 300)
             for each in brokers
         }
         metrics = (Metric("rate", "requests/s"), _CPU, GENERATOR)
@@ -100,7 +90,7 @@ def _fetch(options: Options) -> list[Comparison]:
     size = 64 << 10
     scenario = fetch.Scenario("64 KiB", size, 5, 1.0)
     with _both(options) as brokers, fetch.sides(brokers, scenario, options) as found:
-        sides = {name: _per_request(each, size) for name, each in found.items()}
+        sides = {name: produce.per_request(each, size) for name, each in found.items()}
         metrics = (Metric("rate", "MB/s"), _CPU, GENERATOR)
         return compare("security", f"fetch 64 KiB, {_ACLS:,} ACLs", metrics, sides, options)
 

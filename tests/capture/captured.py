@@ -22,6 +22,7 @@ from drumlin.capture.log.names import Names
 from drumlin.capture.messages.lsn import parse_lsn
 from drumlin.capture.running.care import CaptureStatus
 from drumlin.client.client import Client
+from rig.forking import ForkedProcess, fork
 from rig.servers.postgres import Postgres
 from rig.waiting import wait_until
 
@@ -71,7 +72,7 @@ class Captured:
         self.prefix = name
         self._folder = tempfile.TemporaryDirectory(prefix="drumlin-capture-")
         self.output = Path(self._folder.name) / "capture.out"
-        self.process: subprocess.Popen[bytes] | _Thread | None = None
+        self.process: ForkedProcess | _Thread | None = None
         self.client: Client = drumlin.connect(broker)
 
     def __enter__(self) -> Self:
@@ -112,7 +113,7 @@ class Captured:
         command = self.command("postgres", "--prefix", self.prefix, *arguments)
         command += ["--partitions", "2", "--heartbeat-ms", "300"]
         with self.output.open("ab") as sink:
-            self.process = subprocess.Popen(command, stdout=sink, stderr=sink)
+            self.process = fork(command, sink.fileno())
 
     def start_here(self, **how: Any) -> None:
         """In a thread of this process, which is there sooner."""

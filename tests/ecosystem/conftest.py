@@ -11,6 +11,7 @@ from ecosystem.verdicts import (
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_runtest_makereport,
+    pytest_sessionfinish,
     pytest_terminal_summary,
 )
 from rig.brokers.drumlin_cluster import DrumlinCluster, running_cluster
@@ -23,6 +24,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_makereport",
+    "pytest_sessionfinish",
     "pytest_terminal_summary",
 ]
 _SETTINGS = {

@@ -83,8 +83,14 @@ def test_bytewax(drumlin: DrumlinServer, tmp_path: Path) -> None:
     assert found == Counter((word.encode(), b"%d" % n) for word, n in wanted)
 
 
-@pytest.mark.parametrize("client", ["kafka", "confluent"])
-@pytest.mark.program("FastStream", _FASTSTREAM, "handled, republished, read in batches")
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(client, marks=pytest.mark.program("FastStream", _FASTSTREAM, f"{told}, {by}"))
+        for told in ("handled, republished, read in batches",)
+        for client, by in (("kafka", "by aiokafka"), ("confluent", "by confluent-kafka"))
+    ],
+)
 def test_faststream(client: str, drumlin: DrumlinServer) -> None:
     python = interpreter(f"faststream[kafka,confluent]=={_FASTSTREAM}")
     name = f"faststream-{client}"

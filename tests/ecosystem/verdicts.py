@@ -1,12 +1,15 @@
 """What came of each program, said at the end of `script/assure ecosystem`: hooks of pytest.
 
 A test says by the mark `program` which program it runs, its version, and what it does with it.
-What this machine lacks makes a program "not tried", which is never the same as passed.
+What this machine lacks makes a program "not tried", which is never the same as passed. What was
+tried is kept in `results.tsv`, from which docs/compatibility.md has its table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -21,7 +24,9 @@ class Verdict(NamedTuple):
 
     came: str
     program: str
-    tried: str
+    version: str
+    job: str
+    found: str
     seconds: float
 
 
@@ -52,7 +57,7 @@ def pytest_runtest_makereport(
     report = yield
     if not _is_here(item):
         return report
-    found = "".join(f"; {what}" for key, what in report.user_properties if key == "found")
+    found = "; ".join(f"{what}" for key, what in report.user_properties if key == "found")
     before = item.config.stash[_VERDICTS][item.nodeid]
     came = _came(report, call)
     if report.when == "setup" and came == "passed":
@@ -66,16 +71,43 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     verdicts = config.stash[_VERDICTS].values()
     terminalreporter.section(_TITLE)
-    width = max((len(each.program) for each in verdicts), default=0)
-    for each in verdicts:
-        line = f"{each.program:{width}}  {each.seconds:4.0f} s  {each.came}: {each.tried}"
+    names = [f"{each.program} {each.version}" for each in verdicts]
+    width = max(map(len, names), default=0)
+    for name, each in zip(names, verdicts, strict=True):
+        tried = "; ".join(filter(None, (each.job, each.found)))
+        line = f"{name:{width}}  {each.seconds:4.0f} s  {each.came}: {tried}"
         terminalreporter.write_line(line)
     passed = sum(each.came == "passed" for each in verdicts)
     terminalreporter.write_line(f"{passed} of {len(verdicts)} runs of programs passed")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what came of those that were tried; of all others, what is kept already stays."""
+    verdicts = session.config.stash[_VERDICTS]
+    tried: dict[Path, dict[str, Verdict]] = defaultdict(dict)
+    for item in session.items:
+        if item.nodeid in verdicts:
+            folder = next(each for each in item.path.parents if each.name == "ecosystem")
+            file = item.path.relative_to(folder).as_posix()
+            name = f"{file}::{item.nodeid.partition('::')[2]}"
+            tried[folder][name] = verdicts[item.nodeid]
+    for folder, found in tried.items():
+        _keep(folder / "results.tsv", found)
+
+
+def _keep(path: Path, verdicts: Mapping[str, Verdict]) -> None:
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    rows = dict(each.split("\t", 1) for each in lines)
+    for name, (came, program, version, job, found, _) in verdicts.items():
+        if came in ("passed", "FAILED"):
+            rows[name] = "\t".join((program, version, job, came.lower(), found))
+    if rows:
+        text = "".join(f"{name}\t{row}\n" for name, row in sorted(rows.items()))
+        path.write_text(text, "utf-8")
+
+
 def _is_here(item: pytest.Item) -> bool:
-    return item.get_closest_marker("program") is not None or "/ecosystem/" in str(item.path)
+    return "/ecosystem/" in str(item.path)
 
 
 def _told(item: pytest.Item) -> tuple[Any, ...]:
@@ -84,8 +116,7 @@ def _told(item: pytest.Item) -> tuple[Any, ...]:
 
 
 def _note(item: pytest.Item, came: str, found: str = "", seconds: float = 0) -> None:
-    program, version, tried = _told(item)
-    verdict = Verdict(came, f"{program} {version}", f"{tried}{found}", seconds)
+    verdict = Verdict(came, *_told(item), found=found, seconds=seconds)
     item.config.stash[_VERDICTS][item.nodeid] = verdict
 
 

@@ -59,18 +59,27 @@ class Mutant:
         return source.replace(self.old, self.new)
 
 
+def listed(path: Path) -> list[Mutant]:
+    """Those of one list, in its order.
+
+    Raises:
+        ValueError: an entry is not whole.
+    """
+    found: list[Mutant] = []
+    for entry in tomllib.loads(path.read_text("utf-8"))["mutant"]:
+        if entry.keys() != _FIELDS:
+            raise ValueError(f"{path.name}: {entry.get('id')} has {sorted(entry)}")
+        found.append(Mutant(**entry | {"tests": tuple(entry["tests"])}))
+    return found
+
+
 def all_mutants(lists: Path = LISTS) -> list[Mutant]:
     """All of them, in the order of the lists.
 
     Raises:
         ValueError: an entry is not whole, or two have the same id.
     """
-    found: list[Mutant] = []
-    for path in sorted(lists.glob("*.toml")):
-        for entry in tomllib.loads(path.read_text("utf-8"))["mutant"]:
-            if entry.keys() != _FIELDS:
-                raise ValueError(f"{path.name}: {entry.get('id')} has {sorted(entry)}")
-            found.append(Mutant(**entry | {"tests": tuple(entry["tests"])}))
+    found = [each for path in sorted(lists.glob("*.toml")) for each in listed(path)]
     repeated = [each for each, count in Counter(each.id for each in found).items() if count > 1]
     if repeated:
         raise ValueError(f"several have the id {', '.join(repeated)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from drumlin.broker.context import RequestContext
 from mutation.__main__ import main
-from mutation.mutant import ROOT, Inapplicable, Mutant, all_mutants
+from mutation.mutant import LISTS, ROOT, Inapplicable, Mutant, all_mutants, listed
 from mutation.questions import FUNCTIONS, METHODS, all_questions, asking_functions
 from mutation.results import RESULTS, Outcome, Results
 
@@ -34,8 +35,6 @@ loses = "products"
 
 #: They ask, and no API can forget to call them, as they do its work.
 _ASK_AND_ANSWER = {"answer_partitions", "change", "led_topics", "member_of"}
-
-_ALL = [*all_mutants(), *all_questions(ROOT)]
 
 
 @pytest.fixture
@@ -61,24 +60,46 @@ def run(root: Path, *patterns: str) -> int:
     return main([*options, *patterns])
 
 
+@functools.cache
+def _questions() -> list[Mutant]:
+    return all_questions(ROOT)
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text("utf-8")
+
+
+def check(mutants: list[Mutant]) -> None:
+    """Each is one change of a source that compiles, and names tests that there are."""
+    assert mutants
+    for mutant in mutants:
+        compile(mutant.mutated(ROOT), mutant.id, "exec")
+        assert mutant.loses, mutant.id
+        assert mutant.tests, mutant.id
+        for name in mutant.tests:
+            file, _, test = name.partition("::")
+            assert (ROOT / file).exists(), f"{mutant.id}: {name}"
+            is_there = not test or f"def {test.partition('[')[0]}(" in _text(file)
+            assert is_there, f"{mutant.id}: {name}"
+
+
 def results(root: Path) -> dict[str, Outcome]:
     return Results.load(root / "results.tsv").of
 
 
-@pytest.mark.parametrize("mutant", _ALL, ids=lambda each: each.id)
-def test_each_can_be_made(mutant: Mutant) -> None:
-    mutated = mutant.mutated(ROOT)
-    compile(mutated, mutant.file, "exec")
-    assert mutant.loses
-    assert mutant.tests
-    for name in mutant.tests:
-        file, _, test = name.partition("::")
-        assert (ROOT / file).exists(), name
-        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), name
+@pytest.mark.parametrize("path", sorted(LISTS.glob("*.toml")), ids=lambda each: each.stem)
+def test_each_of_a_list_can_be_made(path: Path) -> None:
+    check(listed(path))
+
+
+def test_each_unasked_right_can_be_made() -> None:
+    check(_questions())
 
 
 def test_results_are_of_mutants_that_there_are() -> None:
-    assert Results.load(RESULTS).of.keys() <= {each.id for each in _ALL}
+    there_are = {each.id for each in (*all_mutants(), *_questions())}
+    assert Results.load(RESULTS).of.keys() <= there_are
 
 
 def test_nearly_all_are_noticed() -> None:

@@ -18,6 +18,7 @@ from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
 from rig.data.batches import batch
 from rig.data.raw import RawClient
 from rig.waiting import wait_until
+from rights.granted import granted
 
 _BROKER_LOGGER, _SET = 8, 0
 _LOGGER = "drumlin.audit"
@@ -65,6 +66,18 @@ def test_a_denial_is_told_with_its_rule(server: SecuredDrumlin) -> None:
     }
     assert "\x1b" not in server.said()
     assert not _events(server, "allowed")
+
+
+def test_the_right_that_is_tried_first_is_not_missed(server: SecuredDrumlin) -> None:
+    """Of two rights that suffice, a denial is told for the last one only."""
+    marker = {"producer_id": 1, "topics": [], "coordinator_epoch": 0}
+    with server.login("alice") as alice:
+        with granted(server, (Kind.CLUSTER, Operation.CLUSTER_ACTION)):
+            alice.ask("write_txn_markers", 1, markers=[marker])
+        assert not _events(server, "denied", principal="User:alice")
+        alice.ask("write_txn_markers", 1, markers=[marker])
+    (told,) = _events(server, "denied", principal="User:alice")
+    assert (told["operation"], told["api"]) == ("CLUSTER_ACTION", "write_txn_markers")
 
 
 def test_a_login_that_fails_is_told_without_secrets(server: SecuredDrumlin) -> None:

@@ -14,6 +14,7 @@ import click
 
 from drumlin.cli.reach.broker_http import BrokerHttp, broker_at, broker_on
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.reach.schema_registry import registry_of
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
@@ -66,6 +67,15 @@ def console(
         list[str] | None,
         Option("--http", metavar="HOST:PORT", help="... or its drumlin.metrics.listener."),
     ] = None,
+    registry: Annotated[
+        str | None,
+        Option(
+            "--registry",
+            metavar="URL",
+            help="Show keys and values by the schemas of this registry. Its login is in --config, "
+            "and is used for all users.",
+        ),
+    ] = None,
     tls_certificate: Annotated[
         Path | None,
         Option("--tls-certificate", metavar="FILE", help="Serve by TLS; PEM, with its chain."),
@@ -77,12 +87,26 @@ def console(
         list[str] | None,
         Option("--allow-host", metavar="NAME", help="A name that browsers know it by; repeatable."),
     ] = None,
+    read_only: Annotated[
+        bool, Option("--read-only", help="Change nothing in the cluster, whoever asks.")
+    ] = False,
+    editor: Annotated[
+        list[str] | None,
+        Option(
+            "--editor",
+            metavar="USER",
+            help="Only these users may change something; repeatable. Default: all, as far as their "
+            "rights go.",
+        ),
+    ] = None,
     open_to_all: Annotated[
         bool,
         Option("--open-to-all", help="Serve other machines without TLS or without a login."),
     ] = False,
 ) -> None:
-    """Show a cluster in a web browser: topics, records, groups, cleaning and more; read-only.
+    """Show a cluster in a web browser: topics, records, groups, cleaning and more.
+
+    It writes records and resets groups as well, unless it is told --read-only.
 
     It listens on this machine only, unless told otherwise: other addresses take --tls-certificate
     and --login. With a login each user sees what their rights in the cluster allow. A login in
@@ -113,6 +137,9 @@ def console(
             allowed_hosts=tuple(allow_host or ()),
             is_open_to_all=open_to_all,
             own_key=own_key,
+            registry=None if registry is None else registry_of(registry, command_config),
+            is_read_only=read_only,
+            editors=tuple(editor or ()),
             operators=[
                 *(_Operator(str(each), _running(each), True) for each in data or ()),
                 *(_Operator(each, broker_at(each), False) for each in http or ()),
@@ -203,6 +230,7 @@ console_command: Final = command(
         "drumlin console --bootstrap broker1:9092 --data /var/lib/drumlin",
         "drumlin console --config users.properties --login scram-sha-512",
         "drumlin console --config mine.properties --single-user",
+        "drumlin console --registry http://registry:8081 --read-only",
         "drumlin console --config users.properties --listen 192.0.2.1:8404 "
         "--tls-certificate console.pem --allow-host console.example.org",
     ),

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from pathlib import Path
 
 import pytest
 
+from broker.metrics.documented import documented
 from broker.metrics.watched import Watched
 
 pytestmark = pytest.mark.clients
-
-_DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
-
-
-def _documented() -> dict[str, tuple[str, ...]]:
-    """The labels of each metric in the tables."""
-    found: dict[str, tuple[str, ...]] = {}
-    for names, labels in re.findall(
-        r"^\| (`(?:drumlin|process)_[^|]*) \| ([^|]*)\|", _DOCUMENT.read_text(), re.MULTILINE
-    ):
-        for name in re.findall(r"`([a-z_]+)`", names):
-            assert name not in found, f"{name} is there twice"
-            found[name] = tuple(filter(None, re.split(r"[, ]+", labels.strip())))
-    return found
 
 
 def _served(port: int) -> dict[str, set[tuple[str, ...]]]:
@@ -47,7 +33,7 @@ def test_every_metric_is_documented_and_served(watched: Watched) -> None:
     watched.create("listed", partitions=2)
     watched.produce("listed", 3)
     watched.read("listed", 3)
-    documented, served = _documented(), _served(watched.port)
-    assert served.keys() == documented.keys()
+    listed, served = documented(), _served(watched.port)
+    assert served.keys() == listed.keys()
     for name, labels in served.items():
-        assert labels <= {tuple(sorted(documented[name]))}, name
+        assert labels <= {tuple(sorted(listed[name]))}, name

@@ -24,7 +24,16 @@ def test_a_log_and_the_lag_of_a_group(watched: Watched) -> None:
     size = seen[f"drumlin_log_size_bytes{at}"]
     assert size == seen['drumlin_topic_received_bytes_total{topic="stations"}']
     assert sum(value for name, value in seen.items() if "drumlin_log_dir_used" in name) >= size
+    free, total = (
+        [value for name, value in seen.items() if name.startswith(f"drumlin_log_dir_{each}_bytes")]
+        for each in ("free", "total")
+    )
+    assert 0 < free[0] <= total[0]
+    assert (
+        seen["drumlin_replication_in_sync_replicas"] == seen["drumlin_replication_partitions_led"]
+    )
     at = '{group="behind",topic="stations"}'
+    assert seen[f"drumlin_group_committed_offset{at}"] == 4
     assert seen[f"drumlin_group_lag_records{at}"] == 3
     before = seen[f"drumlin_group_lag_seconds{at}"]
     assert before >= 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from capture.captured import Captured
 from drumlin.capture.binlog_events.gtids import GtidPosition
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.names import Names
+from rig.forking import fork
 from rig.waiting import wait_until
 
 
@@ -75,7 +75,7 @@ class CapturedMariadb(Captured):
         command += ["--name", self.name, "--bootstrap", self.broker, "--prefix", self.prefix]
         command += ["--partitions", "2", "--heartbeat-ms", "300", *arguments]
         with self.output.open("ab") as sink:
-            self.process = subprocess.Popen(command, stdout=sink, stderr=sink)
+            self.process = fork(command, sink.fileno())
 
     def start_here(self, **how: Any) -> None:
         assert self.process is None

@@ -7,8 +7,11 @@ import json
 import pytest
 
 from console.console_process import ConsoleProcess, Visitor
+from drumlin.console.apart.process import Apart
+from drumlin.console.serving.asked import Answers
 
 _JSON = {"Content-Type": "application/json"}
+CHANGES = sorted(Answers((), Apart(None)).changes)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,36 @@ def test_what_causes_work_takes_the_token_too(visitor: Visitor) -> None:
     headers = _JSON | {"Cookie": visitor.cookie}
     assert visitor.ask("POST", "/api/simulation", body, headers).status == 401
     assert visitor.ask("GET", "/api/simulation", headers=visitor.own_headers).status == 405
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("others", "status"),
+    [
+        ({"X-Drumlin-Token": ""}, 401),
+        ({"X-Drumlin-Token": "x" * 43}, 401),
+        ({"Cookie": ""}, 401),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403),
+        ({"Host": "evil.example"}, 421),
+        ({"Content-Type": "text/plain"}, 400),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 400),
+        ({}, 400),  # the body says nothing
+    ],
+)
+def test_a_change_takes_the_token_and_this_page(
+    visitor: Visitor, change: str, others: dict[str, str], status: int
+) -> None:
+    headers = visitor.own_headers | _JSON | others
+    assert visitor.ask("POST", f"/api/{change}", b"{}", headers).status == status
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_link_changes_anything(visitor: Visitor, change: str) -> None:
+    assert visitor.ask("GET", f"/api/{change}?topic=any", headers=visitor.own_headers).status == 405
 
 
 def test_the_cookie_is_for_this_page_alone(open_console: ConsoleProcess) -> None:

@@ -83,7 +83,7 @@ def test_a_wrong_password_is_refused(login_console: ConsoleProcess) -> None:
     assert visitor.login().status == 400  # no user is not the console itself
     assert visitor.login(user="a\0b", password="x").status == 400
     assert visitor.get("topics").status == 401
-    assert visitor.ask("GET", "/api/about").json == {"login": "PLAIN", "is_read_only": True}
+    assert visitor.ask("GET", "/api/about").json == {"login": "PLAIN"}
 
 
 def test_by_tls_the_cookie_is_for_tls_alone(login_console: ConsoleProcess) -> None:

@@ -10,6 +10,7 @@ import pytest
 from guarantees.histories.checker import Kind, check, summary
 from guarantees.histories.history import History, Outcome, Read, Recorder, load
 from guarantees.histories.simulated_log import CAUGHT_AS, Bug, Simulation
+from rig.depth import first
 
 
 def _committed(writer: str, number: int, *writes: tuple[str, int, int]) -> list[list[Any]]:
@@ -176,7 +177,7 @@ def test_right_histories_pass(seed: int) -> None:
     assert not anomalies, summary(anomalies)
 
 
-@pytest.mark.parametrize("bug", Bug)
+@pytest.mark.parametrize("bug", first(4, Bug))
 def test_bugs_are_caught(bug: Bug) -> None:
     """In every history in which the bug had an effect."""
     struck = 0

@@ -10,21 +10,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rig.forking import ForkedProcess, can_be_forked, fork
 from rig.waiting import wait_until
 
 
 class BrokerProcess:
     """Starts and stops one program; a subclass knows when it is ready."""
 
+    #: Whether a server is started as a program, as a user does, and not forked. Tests fork.
+    is_program = True
+
     def __init__(self, output: Path) -> None:
         self.output = output
         #: What it has in its environment besides.
         self.environment: Mapping[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def launch(self, command: Sequence[str], cwd: Path | None = None) -> None:
         assert self.process is None, "already running"
         with self.output.open("ab") as sink, _whole():
+            if not self.is_program and not self.environment and can_be_forked(command):
+                self.process = fork(command, sink.fileno(), cwd)
+                return
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

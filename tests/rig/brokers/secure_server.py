@@ -12,6 +12,8 @@ from rig.brokers.drumlin_server import DrumlinServer
 class SecureServer(DrumlinServer):
     """One server; what is in its data directory says how to connect."""
 
+    is_program = True  # where its secrets show is what tests are about
+
     def command(self) -> list[str]:
         return [*super().command(), "--secure"]
 

@@ -55,7 +55,7 @@ async def handle(
     while first < len(request.markers):
         together = _of_different_producers(request.markers[first : first + _MARKERS_TOGETHER])
         first += len(together)
-        is_allowed = any(map(context.may_cluster, (Operation.ALTER, Operation.CLUSTER_ACTION)))
+        is_allowed = _may(context)
         write = _write if is_allowed else _refuse
         # Side by side, as each waits for replicas.
         written = await asyncio.gather(*(write(context, each) for each in together))
@@ -65,6 +65,10 @@ async def handle(
             elif codes or not is_allowed:
                 by_producer[marker.producer_id] = codes
     return await _respond(by_producer)
+
+
+def _may(context: RequestContext) -> bool:
+    return context.sees_cluster(Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
 
 
 def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarker]:

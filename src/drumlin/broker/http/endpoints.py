@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,8 @@ from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.loop.garbage import making_many
 from drumlin.broker.loop.measures import Measure, Metrics, Source
+from drumlin.broker.metrics.certificates import begin_to_measure_certificates
+from drumlin.broker.metrics.clients import begin_to_measure_clients
 from drumlin.broker.metrics.clock import measure_clock
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
@@ -34,10 +36,12 @@ from drumlin.broker.metrics.groups import Coordinating, Groups
 from drumlin.broker.metrics.logs import begin_to_measure_logs
 from drumlin.broker.metrics.process import begin_to_measure_process
 from drumlin.broker.metrics.replication import measure_replication
-from drumlin.broker.metrics.traffic import Listening, begin_to_measure_traffic
+from drumlin.broker.metrics.traffic import Listening, Serving, begin_to_measure_traffic
+from drumlin.broker.telemetry.client_telemetry import Receiving
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
+from drumlin.peer.security.secret import Secret
 from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.wire.error_codes import KafkaError
 
@@ -55,8 +59,10 @@ class Holding(Listening, Protocol):
     @property
     def request_memory_bytes(self) -> int: ...
 
+    def certificates(self) -> Mapping[str, Secret]: ...
 
-class Operated(Coordinating, Protocol):
+
+class Operated(Coordinating, Receiving, Serving, Protocol):
     """The parts of a broker that its operator can inspect or trigger."""
 
     cleaning: Cleaning
@@ -76,10 +82,12 @@ class Endpoints:
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
         self.metrics.add(lambda: measure_clock(broker.clock))
         self.metrics.add_begun(lambda: begin_to_measure_traffic(broker))
+        self.metrics.add_begun(lambda: begin_to_measure_certificates(broker.server.certificates()))
         self.metrics.add_begun(lambda: begin_to_measure_logs(broker))
         groups = Groups(broker)
         self.metrics.add_prepared(groups.prepare, groups.begin)
         self.metrics.add_begun(lambda: begin_to_measure_process(broker.server.request_memory_bytes))
+        self.metrics.add_begun(lambda: begin_to_measure_clients(broker))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()

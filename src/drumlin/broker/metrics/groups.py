@@ -121,9 +121,10 @@ class Groups:
         ends: dict[Key, int | None] = {}
         records: dict[tuple[str, ...], float] = {}
         seconds: dict[tuple[str, ...], float] = {}
+        reached: dict[tuple[str, ...], float] = {}
         for group_id, topics in committed.items():
             for topic, offsets in list(topics.items()):
-                lag = lag_s = 0.0
+                lag = lag_s = sum_of_offsets = 0.0
                 for index, value in list(offsets.items()):
                     key = topic, index
                     if key not in ends:
@@ -132,11 +133,19 @@ class Groups:
                             times.note(key, end_offset, now_s)
                     end_offset = ends[key]
                     offset = decode_offset(value).offset
+                    sum_of_offsets += offset
                     if end_offset is not None and offset < end_offset:
                         lag += end_offset - offset
                         lag_s = max(lag_s, times.lag_s(key, offset, now_s))
                 records[group_id, topic], seconds[group_id, topic] = lag, lag_s
+                reached[group_id, topic] = sum_of_offsets
         times.keep_only(ends)
+        yield _gauge(
+            "group_committed_offset",
+            "The sum of the offsets that a group has committed in all partitions of a topic.",
+            _OF_GROUP,
+            reached,
+        )
         yield _gauge(
             "group_lag_records",
             "Records that a group has not committed yet, in all partitions of a topic.",

@@ -1,8 +1,9 @@
-"""Measures of the logs that this broker has, by partition."""
+"""Measures of the logs that this broker has, by partition, and of its log dirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drumlin.broker.loop.measures import Kind, Measure, Sample, Source
@@ -25,6 +26,7 @@ def begin_to_measure_logs(broker: BrokerData) -> Source:
             _DIRECTORY,
             [((path,), not is_readable) for path, is_readable in directories.items()],
         )
+        yield from _rooms(directories)
         sizes: list[tuple[tuple[str, ...], float]] = []
         starts: list[tuple[tuple[str, ...], float]] = []
         ends: list[tuple[tuple[str, ...], float]] = []
@@ -52,6 +54,22 @@ def begin_to_measure_logs(broker: BrokerData) -> Source:
         )
 
     return measure
+
+
+def _rooms(directories: Mapping[str, bool]) -> Iterator[Measure]:
+    """The room on the file systems of log dirs that have not failed. Blocks."""
+    free: list[tuple[tuple[str, ...], float]] = []
+    total: list[tuple[tuple[str, ...], float]] = []
+    for path, is_readable in directories.items():
+        try:
+            found = os.statvfs(path) if is_readable else None
+        except OSError:  # it has just failed, or was removed
+            continue
+        if found is not None:
+            free.append(((path,), found.f_bavail * found.f_frsize))
+            total.append(((path,), found.f_blocks * found.f_frsize))
+    yield _gauge("dir_free_bytes", "Bytes that a log dir's file system has left.", _DIRECTORY, free)
+    yield _gauge("dir_total_bytes", "Size of a log dir's file system.", _DIRECTORY, total)
 
 
 def _gauge(

@@ -26,6 +26,7 @@ class Standing:
     under_replicated: int = 0
     under_min_isr: int = 0
     at_min_isr: int = 0
+    in_sync: int = 0
     not_preferred: int = 0
     followed: int = 0
     lag_max: int = 0
@@ -42,6 +43,7 @@ def standing_of(broker: BrokerData) -> Standing:
         found.under_replicated += partition.isr_size < partition.replica_count
         found.under_min_isr += partition.is_under_min_isr
         found.at_min_isr += partition.isr_size == partition.config.min_insync_replicas
+        found.in_sync += partition.isr_size
         found.lag_max = max(found.lag_max, _lag(partition))
     for topic in list(broker.metadata.image.topics.values()):
         for each in topic.partitions:
@@ -82,6 +84,10 @@ def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator
         "at_min_isr_partitions": (
             standing.at_min_isr,
             "Partitions led here with as many in-sync replicas as acks=all needs, and no more.",
+        ),
+        "in_sync_replicas": (
+            standing.in_sync,
+            "Replicas, the leader's included, in the ISRs of partitions led here.",
         ),
         "not_preferred_leader_partitions": (
             standing.not_preferred,

@@ -29,6 +29,7 @@ from drumlin.broker.quotas.connection_rates import ConnectionRates
 from drumlin.broker.rights.audit import AUDIT
 from drumlin.broker.start.startup import BoundSockets, cannot_listen
 from drumlin.broker.traffic.listener_counts import ListenerCounts
+from drumlin.peer.security.secret import Secret
 from drumlin.ready_threads import ready_threads
 from drumlin.wire.frames import SCRATCH_BYTES
 
@@ -333,6 +334,10 @@ class Server:
     def traffic(self) -> dict[str, ListenerCounts]:
         """The counts of all listeners, by name, without the bytes of open connections."""
         return {name: door.counts for name, door in self._doors.items()}
+
+    def certificates(self) -> dict[str, Secret]:
+        """Certificate and key that each listener with TLS presents, as PEM."""
+        return {name: door.tls.shown for name, door in self._doors.items() if door.tls is not None}
 
     @property
     def request_memory_bytes(self) -> int:

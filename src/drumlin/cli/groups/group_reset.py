@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -34,8 +32,8 @@ from drumlin.cli.terminal.places import TIMES, parse_place
 from drumlin.client.admin import admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
-from drumlin.client.read import offsets
-from drumlin.client.read.log_bounds import LogBounds, existing_partitions, log_bounds
+from drumlin.client.admin.reset_plan import Move, NothingCommitted, Target, live_members, planned
+from drumlin.client.read.log_bounds import existing_partitions, log_bounds
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import KafkaError
 
@@ -54,15 +52,6 @@ _COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "sta
 _SHIFT: Final = re.compile(r"shift:([+-]?\d{1,19})")
 _BARE_SHIFT: Final = re.compile(r"[+-]\d*")
 _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The place to continue from; `kind` says which of the other fields applies."""
-
-    kind: str  # "earliest", "latest", "current", "offset", "shift", "time"
-    number: int = 0
-    time: datetime | None = None
 
 
 def parse_target(text: str) -> Target:
@@ -193,44 +182,11 @@ def _plan_target(
     known: Mapping[TopicPartition, OffsetAndMetadata],
     metadata: str,
 ) -> list[dict[str, Any]]:
-    bounds = cluster.run(log_bounds(cluster.connections, places))
-    found: dict[TopicPartition, int] = {}
-    if target.time is not None:
-        asked = dict.fromkeys(bounds, target.time)
-        at = cluster.run(offsets.list_offsets(cluster.connections, asked, "read_uncommitted"))
-        found = {place: each.offset for place, each in at.items()}
-    rows = []
-    for place, log in bounds.items():
-        old = known.get(place)
-        offset, remark = _offset(group, place, target, log, old, found.get(place, -1))
-        rows.append(_row(place, old, offset, log, remark, metadata))
-    return rows
-
-
-def _offset(
-    group: str,
-    place: TopicPartition,
-    target: Target,
-    log: LogBounds,
-    old: OffsetAndMetadata | None,
-    found: int,
-) -> tuple[int, str | None]:
-    """The target offset, which may lie outside the log, and a remark about it."""
-    if target.kind == "earliest":
-        return log.start_offset, None
-    if target.kind == "latest":
-        return log.end_offset, None
-    if target.kind == "offset":
-        return target.number, None
-    if target.kind == "time":
-        return (found, None) if found >= 0 else (log.end_offset, "no record since then: the end")
-    if target.kind == "current":
-        return (log.end_offset, "nothing committed: the end") if old is None else (old.offset, None)
-    if old is None:
-        raise output.Failure(
-            f"group {group!r} has committed nothing for {place[0]}-{place[1]} that could be shifted"
-        )
-    return old.offset + target.number, None
+    try:
+        moves = cluster.run(planned(cluster.connections, group, places, target, known))
+    except NothingCommitted as error:
+        raise output.Failure(str(error)) from None
+    return [_row(place, each, metadata) for place, each in moves.items()]
 
 
 def _plan_offsets(
@@ -243,33 +199,22 @@ def _plan_offsets(
     for topic, partition in requested.keys() - bounds.keys():
         raise output.Failure(f"there is no {topic}-{partition}")
     return [
-        _row(place, known.get(place), offset, bounds[place], None, metadata or text)
+        _row(place, Move.to(offset, bounds[place], known.get(place)), metadata or text)
         for place, (offset, text) in sorted(requested.items())
     ]
 
 
-def _row(
-    place: TopicPartition,
-    old: OffsetAndMetadata | None,
-    offset: int,
-    log: LogBounds,
-    remark: str | None,
-    metadata: str,
-) -> dict[str, Any]:
-    new_offset = log.clamp(offset)
-    if new_offset != offset:
-        where = "start" if offset < new_offset else "end"
-        remark = f"{offset} is outside the log: its {where}"
+def _row(place: TopicPartition, move: Move, metadata: str) -> dict[str, Any]:
     return {
         "topic": place[0],
         "partition": place[1],
-        "old_offset": None if old is None else old.offset,
-        "new_offset": new_offset,
-        "log_start_offset": log.start_offset,
-        "end_offset": log.end_offset,
-        "lag": log.end_offset - new_offset,
+        "old_offset": None if move.old is None else move.old.offset,
+        "new_offset": move.new_offset,
+        "log_start_offset": move.log.start_offset,
+        "end_offset": move.log.end_offset,
+        "lag": move.log.end_offset - move.new_offset,
         "metadata": metadata,
-        "remark": remark,
+        "remark": move.remark,
     }
 
 
@@ -305,9 +250,7 @@ def _carry_out(
         if not group_offsets.is_refusal_for_members(error):
             raise
         now = group_offsets.describe(cluster, group)
-        raise output.Failure(
-            group_offsets.live_members(group, now.state, len(now.members), "reset")
-        ) from None
+        raise output.Failure(live_members(now, "reset")) from None
     if asks and not as_json:
         print(f"{group}: {len(rows)} offsets reset")
     else:

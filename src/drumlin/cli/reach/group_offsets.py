@@ -6,18 +6,17 @@ A broker accepts offsets from outside only while the group has no members.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 from drumlin.cli.reach.cluster import Cluster
 from drumlin.cli.terminal import output
-from drumlin.client.admin import group_admin, share_group_admin
+from drumlin.client.admin import group_admin, group_offsets, share_group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.admin.reset_plan import why_not_movable
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-_WITH_COMMITS: Final = ("classic", "consumer")
 
 
 def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
@@ -54,13 +53,7 @@ def positions_of(
     cluster: Cluster, group: GroupDescription
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The offsets that the group has committed; for a share group, its start offsets."""
-    if group.type == SHARE:
-        asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
-    elif group.type in _WITH_COMMITS:
-        asking = group_admin.fetch_committed(cluster.connections, group.group)
-    else:
-        return {}
-    return cluster.run(asking)
+    return cluster.run(group_offsets.positions_of(cluster.connections, group))
 
 
 def move(
@@ -100,18 +93,9 @@ def check_at_rest(group: GroupDescription, what: str) -> None:
     Raises:
         output.Failure: the group has members, or is of a type that has no committed offsets.
     """
-    if group.type not in (*_WITH_COMMITS, SHARE):
-        raise output.Failure(
-            f"{group.group!r} is a {group.type} group: its offsets are not ours to {what}"
-        )
-    if not group.is_at_rest:
-        raise output.Failure(live_members(group.group, group.state, len(group.members), what))
-
-
-def live_members(group: str, state: str, count: int, what: str) -> str:
-    """The error about a group that has members."""
-    members = f"{count} member{'s' if count != 1 else ''}"
-    return f"group {group!r} is {state} with {members}: stop its consumers first, to {what} offsets"
+    why = why_not_movable(group, what)
+    if why is not None:
+        raise output.Failure(why)
 
 
 def is_refusal_for_members(error: KafkaError) -> bool:

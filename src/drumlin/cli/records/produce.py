@@ -30,9 +30,9 @@ from drumlin.client.errors import ClientError
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from drumlin.cli.records.schema_encoding import Encode
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
+    from drumlin.client.values.json_encoding import Encode
 
 EXAMPLES: Final = examples(
     "echo hello | drumlin produce greetings",
@@ -236,10 +236,10 @@ def _encoder(
 ) -> Encode | None:
     if registry is None or schema is None:
         return None
-    from drumlin.cli.records.registry_values import registry_of
-    from drumlin.cli.records.schema_encoding import encoder_of
+    from drumlin.cli.reach.schema_registry import registry_of
+    from drumlin.cli.records.schema_encoding import encoder_by
 
-    return encoder_of(registry_of(registry, command_config), schema, topic)
+    return encoder_by(registry_of(registry, command_config), schema, topic)
 
 
 def _check_exists(file: Path) -> None:

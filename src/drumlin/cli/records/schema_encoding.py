@@ -1,19 +1,12 @@
-"""JSON lines as values of a registered schema, for `drumlin produce --value-schema`.
-
-A value has all fields that the schema demands, and no others: nothing is left out silently. JSON
-Schema is refused, as nothing here could check a value against it.
-"""
+"""The schema of `produce --value-schema`: a subject's latest, or a file that is registered."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from drumlin.cli.terminal import output
-from drumlin.client.values.framing import header
+from drumlin.client.values.json_encoding import Encode, encoder_of, encoder_without_id
 from drumlin.client.values.registry import (
     RegisteredSchema,
     SchemaRegistry,
@@ -22,91 +15,23 @@ from drumlin.client.values.registry import (
     schema_of_id,
 )
 
-Encode = Callable[[bytes], bytes]
-
 _KINDS: Final = {".avsc": "AVRO", ".proto": "PROTOBUF"}
-#: The path of a schema's first message.
-_FIRST_MESSAGE: Final = b"\0"
 
 
-def encoder_of(registry: SchemaRegistry, schema: str, topic: str) -> Encode:
+def encoder_by(registry: SchemaRegistry, schema: str, topic: str) -> Encode:
     """The encoder by a schema: a file, which is registered for the topic, or a subject's latest.
 
     Raises:
-        output.Failure: the schema is of another kind, or its file cannot be read.
+        output.Failure: a schema's file cannot be read.
         SchemaError, RegistryError, DecoderUnavailable
     """
     kind = _KINDS.get(Path(schema).suffix)
     if kind is None:
-        found = latest_schema(registry, schema)
-    else:
-        try:
-            text = Path(schema).read_text("utf-8")
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise output.Failure(f"{schema}: {reason}") from None
-        _encoder(RegisteredSchema(0, kind, text))  # a wrong schema is not registered
-        found = schema_of_id(registry, register(registry, f"{topic}-value", kind, text))
-    encode = _encoder(found)
-    return lambda data: header(found.id) + encode(data)
-
-
-def _encoder(schema: RegisteredSchema) -> Encode:
-    if schema.kind == "AVRO":
-        return _avro(schema)
-    if schema.kind == "PROTOBUF":
-        return _protobuf(schema)
-    raise output.Failure(f"schema {schema.id} is {schema.kind}: there are AVRO and PROTOBUF here")
-
-
-def _avro(schema: RegisteredSchema) -> Encode:
-    from drumlin.client.values.avro.avro_schema import AvroSchema
-
-    AvroSchema(schema.text, schema.references)  # its errors are in plain words
-    from fastavro import parse_schema, schemaless_writer
-
-    named: dict[str, Any] = {}
-    for _, text in schema.references:
-        parse_schema(json.loads(text), named_schemas=named)
-    parsed = parse_schema(json.loads(schema.text), named_schemas=named)
-
-    def encode(data: bytes) -> bytes:
-        value, target = _parsed(data), io.BytesIO()
-        try:
-            schemaless_writer(target, parsed, value, strict_allow_default=True)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise ValueError(f"{value!r:.200} does not fit the schema: {error}") from error
-        return target.getvalue()
-
-    return encode
-
-
-def _parsed(data: bytes) -> Any:
+        return encoder_of(latest_schema(registry, schema))
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
-
-
-def _protobuf(schema: RegisteredSchema) -> Encode:
-    from drumlin.client.values.protobuf.proto_files import files_of
-
-    files = files_of(schema)
-    from google.protobuf import json_format, message_factory
-
-    main = files.file[-1]
-    if not main.message_type:
-        raise output.Failure(f"schema {schema.id} has no message")
-    name = ".".join(each for each in (main.package, main.message_type[0].name) if each)
-    message = message_factory.GetMessages(files.file)[name]
-
-    def encode(data: bytes) -> bytes:
-        try:
-            found = json_format.Parse(data, message())
-        except (json_format.ParseError, UnicodeError) as error:
-            raise ValueError(f"does not fit message {name}: {error}") from None
-        return _FIRST_MESSAGE + bytes(found.SerializeToString())
-
-    return encode
+        text = Path(schema).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise output.Failure(f"{schema}: {reason}") from None
+    encoder_without_id(RegisteredSchema(0, kind, text))  # a wrong schema is not registered
+    return encoder_of(schema_of_id(registry, register(registry, f"{topic}-value", kind, text)))

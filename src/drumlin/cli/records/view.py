@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from drumlin.cli.terminal import output
-from drumlin.cli.terminal.record_filters import Condition
 from drumlin.cli.terminal.record_text import Formatter, json_lines, rows_of, show_bytes, show_lines
+from drumlin.client.read.conditions import Condition
 
 if TYPE_CHECKING:
     from drumlin.cli.records.registry_values import RegistryValues

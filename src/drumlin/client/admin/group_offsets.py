@@ -6,21 +6,19 @@ For a share group its start offsets count as committed. Loads no Arrow.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from drumlin.client.admin import group_admin, share_group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.admin.reset_plan import WITH_COMMITS, Target, planned, why_not_movable
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.errors import CommitFailed
 from drumlin.client.places import Place
 from drumlin.client.read.log_bounds import log_bounds
-from drumlin.client.read.offsets import list_offsets_or_ends
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-_WITH_COMMITS: Final = ("classic", "consumer")
 
 
 class GroupLag(NamedTuple):
@@ -34,7 +32,7 @@ class GroupLag(NamedTuple):
 async def lag_of(connections: BrokerConnections, group: str) -> dict[TopicPartition, GroupLag]:
     """The lag in all existing partitions that the group has committed."""
     described = await share_group_admin.describe_group_of_any_kind(connections, group)
-    positions = await _positions_of(connections, described)
+    positions = await positions_of(connections, described)
     bounds = await log_bounds(connections, positions)
     return {
         place: GroupLag(
@@ -62,48 +60,47 @@ async def reset(
         KafkaError: a topic or partition does not exist.
     """
     described = await share_group_admin.describe_group_of_any_kind(connections, group)
-    if described.type not in (*_WITH_COMMITS, SHARE):
-        why = f"group {group!r} is a {described.type} group: it has no offsets to reset"
-        raise CommitFailed(why, ErrorCode.group_id_not_found)
-    if not described.is_at_rest:
-        count = len(described.members)
-        members = f"{count} member{'s' if count != 1 else ''}"
-        why = f"group {group!r} is {described.state} with {members}: stop its consumers first"
-        raise CommitFailed(why, ErrorCode.non_empty_group)
+    why = why_not_movable(described, "reset")
+    if why is not None:
+        is_at_rest = described.is_at_rest
+        code = ErrorCode.group_id_not_found if is_at_rest else ErrorCode.non_empty_group
+        raise CommitFailed(why, code)
     if places is None and not topics:
-        wanted = set(await _positions_of(connections, described))
+        wanted = set(await positions_of(connections, described))
     else:
         wanted = set(places or ())
         for topic in topics:
             numbers = await connections.partitions(topic)
             wanted |= {TopicPartition(topic, each) for each in numbers}
-    bounds = await log_bounds(connections, wanted)
-    for place in sorted(set(places or ()) - bounds.keys()):
+    moves = await planned(connections, group, wanted, Target.of(to), {})
+    for place in sorted(set(places or ()) - moves.keys()):
         where = f"topic {place.topic!r} partition {place.partition} does not exist"
         raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
-    if isinstance(to, int):
-        offsets = {place: log.clamp(to) for place, log in bounds.items()}
-    else:
-        asked = dict.fromkeys(bounds, to)
-        offsets = await list_offsets_or_ends(connections, asked, "read_uncommitted")
+    offsets = {place: each.new_offset for place, each in moves.items()}
     if not dry_run:
-        await _move(connections, described, offsets)
+        await move(connections, described, offsets)
     return dict(sorted(offsets.items()))
 
 
-async def _positions_of(
+async def positions_of(
     connections: BrokerConnections, group: GroupDescription
 ) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets that the group has committed; for a share group, its start offsets."""
     if group.type == SHARE:
         return await share_group_admin.fetch_start_offsets(connections, group.group)
-    if group.type in _WITH_COMMITS:
+    if group.type in WITH_COMMITS:
         return await group_admin.fetch_committed(connections, group.group)
     return {}
 
 
-async def _move(
+async def move(
     connections: BrokerConnections, group: GroupDescription, offsets: Mapping[TopicPartition, int]
 ) -> None:
+    """Make the group continue from these offsets.
+
+    Raises:
+        CommitFailed: some were refused; the others are committed.
+    """
     positions = {place: OffsetAndMetadata(offset) for place, offset in offsets.items()}
     if group.type != SHARE:
         await group_admin.commit_all(connections, group.group, positions)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from drumlin.console import page
+from drumlin.console.apart.process import Apart
 from drumlin.console.serving.asked import Answers, Ask
 from drumlin.console.serving.failures import refused, response_to
 from drumlin.console.serving.guard import Guard
@@ -27,6 +28,8 @@ from drumlin.peer.peer_error import AuthenticationFailed
 
 _ANSWER_S: Final = 30.0
 _SIMULATION_S: Final = 130.0
+#: More than a change takes, so that its outcome is told.
+_CHANGE_S: Final = 60.0
 #: The page asks by itself, every few seconds: that keeps no session alive.
 _LIVE_HEADER: Final = "x-drumlin-live"
 _TYPES: Final = {
@@ -43,23 +46,31 @@ def application(settings: Settings) -> ASGIApp:
     """The console as an ASGI application."""
     sessions = Sessions()
     logins = Logins(settings, sessions)
-    answers = Answers(settings.operators)
+    apart = Apart(settings.registry)
+    answers = Answers(settings.operators, apart)
 
     def answering(ask: Ask, seconds: float) -> Endpoint:
         return _failing_softly(_answering(ask, logins, sessions, seconds))
+
+    def changing(ask: Ask) -> Endpoint:
+        return _failing_softly(_changing(answering(ask, _CHANGE_S), logins, settings))
 
     routes = [
         Route("/api/about", logins.about),
         Route("/api/login", _failing_softly(logins.login), methods=["POST"]),
         Route("/api/logout", _failing_softly(logins.logout), methods=["POST"]),
         *(Route(f"/api/{name}", answering(ask, _ANSWER_S)) for name, ask in answers.asks.items()),
+        *(
+            Route(f"/api/{name}", changing(ask), methods=["POST"])
+            for name, ask in answers.changes.items()
+        ),
         Route("/api/simulation", answering(answers.simulation, _SIMULATION_S), methods=["POST"]),
         *_page_routes(),
     ]
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with sessions.swept():
+        async with sessions.swept(), apart.ended():
             yield
 
     return Guard(Starlette(routes=routes, lifespan=lifespan), settings.allowed_hosts)
@@ -91,6 +102,17 @@ def _answering(ask: Ask, logins: Logins, sessions: Sessions, seconds: float) -> 
         return Response(content, media_type="application/json")
 
     return endpoint
+
+
+def _changing(endpoint: Endpoint, logins: Logins, settings: Settings) -> Endpoint:
+    """An endpoint that is closed to sessions that may only look."""
+
+    async def checked(request: Request) -> Response:
+        session = logins.session_of(request)
+        why = None if session is None else settings.why_only_looks(session.user)
+        return await endpoint(request) if why is None else refused(403, why)
+
+    return checked
 
 
 def _failing_softly(endpoint: Endpoint) -> Endpoint:

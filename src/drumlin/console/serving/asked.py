@@ -8,8 +8,10 @@ from typing import Final
 
 from starlette.requests import Request
 
+from drumlin.client.read.conditions import parse_conditions
 from drumlin.console.answers.access import access
 from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.by_schema import BySchema
 from drumlin.console.answers.cluster import cluster
 from drumlin.console.answers.compaction import Operator, compaction, simulation
 from drumlin.console.answers.configs import broker_configs, topic_configs
@@ -22,15 +24,23 @@ from drumlin.console.answers.records import CUT_BYTES_MAX, LIMIT_MAX, Cut, recor
 from drumlin.console.answers.search import search
 from drumlin.console.answers.topics import topic, topics
 from drumlin.console.answers.transactions import transactions
+from drumlin.console.apart.filtering import filter_records
+from drumlin.console.apart.process import Apart
+from drumlin.console.changes.produce import produce
+from drumlin.console.changes.record import new_record
+from drumlin.console.changes.reset import plan, reset, target_of
+from drumlin.console.changes.rights import rights_on_group, rights_on_topic
 from drumlin.console.serving.requests import (
-    BadRequest,
+    LARGE_BODY_BYTES_MAX,
     body,
+    given_text,
     isolation,
     key,
     number,
     place,
     start,
     text,
+    texts,
     whole,
 )
 from drumlin.peer.broker_connections import BrokerConnections
@@ -38,14 +48,18 @@ from drumlin.peer.broker_connections import BrokerConnections
 #: Of all sessions: fetched batches may be large.
 _READS_AT_ONCE: Final = 2
 _PARTITION_MAX: Final = 2**31 - 1
+_TOPICS_MAX: Final = 20
+_CONDITIONS_MAX: Final = 10
+_CONDITION_CHARACTERS_MAX: Final = 500
 
 Ask = Callable[[Request, BrokerConnections], Awaitable[Answer]]
 
 
 class Answers:
-    """What a console can be asked: `asks` by GET, and `simulation` by POST, as it causes work."""
+    """What a console can be asked: `asks` by GET, and by POST what causes work, and `changes`."""
 
-    def __init__(self, operators: Sequence[Operator]) -> None:
+    def __init__(self, operators: Sequence[Operator], apart: Apart) -> None:
+        self._apart = apart
         self._operators = operators
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
         self._simulations = asyncio.Semaphore(1)
@@ -57,6 +71,7 @@ class Answers:
             "configs": lambda r, c: topic_configs(c, text(r, "topic")),
             "records": self._records,
             "search": self._search,
+            "filter": self._filter,
             "groups": lambda r, c: groups(c, text(r, "containing", "")),
             "group": lambda r, c: group(c, text(r, "group")),
             "transactions": lambda _, c: transactions(c),
@@ -69,15 +84,17 @@ class Answers:
             "state": self._reading(lambda r, c: state(c, text(r, "topic"))),
             "followers": lambda _, c: followers(c),
             "compaction": lambda r, c: compaction(c, operators, text(r, "topic")),
+            "rights_on_topic": lambda r, c: rights_on_topic(c, text(r, "topic")),
+            "rights_on_group": lambda r, c: rights_on_group(c, text(r, "group")),
+            "reset_plan": self._plan,
         }
+        self.changes: Mapping[str, Ask] = {"produce": self._produce, "reset": self._reset}
 
     async def simulation(self, request: Request, connections: BrokerConnections) -> Answer:
         """What a cleaning would free; one at a time."""
         given = await body(request)
         partition = whole("partition", given.get("partition"), 0, _PARTITION_MAX)
-        name = given.get("topic")
-        if not isinstance(name, str):
-            raise BadRequest("parameter 'topic': expected a text")
+        name = given_text("topic", given.get("topic"))
         async with self._simulations:
             return await simulation(connections, self._operators, name, partition)
 
@@ -90,16 +107,46 @@ class Answers:
 
         return asked
 
+    async def _produce(self, request: Request, connections: BrokerConnections) -> Answer:
+        given = await body(request, LARGE_BODY_BYTES_MAX)
+        name, partition = given_text("topic", given.get("topic")), given.get("partition")
+        if partition is not None:
+            partition = whole("partition", partition, 0, _PARTITION_MAX)
+        encode = self._apart.encode if self._apart.has_registry else None
+        return await produce(connections, name, partition, await new_record(given, encode))
+
+    async def _plan(self, request: Request, connections: BrokerConnections) -> Answer:
+        target, topics = target_of(text(request, "to")), texts(request, "topic", _TOPICS_MAX)
+        return await plan(connections, text(request, "group"), topics, target)
+
+    async def _reset(self, request: Request, connections: BrokerConnections) -> Answer:
+        given = await body(request, LARGE_BODY_BYTES_MAX)
+        return await reset(connections, given_text("group", given.get("group")), given.get("moves"))
+
     async def _records(self, request: Request, connections: BrokerConnections) -> Answer:
         where, begin, which = place(request), start(request), isolation(request)
         async with self._reads:
-            return await records(connections, where, begin, _cut(request), which)
+            return await records(connections, where, begin, _cut(request), which, self._by_schema())
 
     async def _search(self, request: Request, connections: BrokerConnections) -> Answer:
         where, wanted, which = place(request), key(request), isolation(request)
         before = number(request, "before", 0) if "before" in request.query_params else None
         async with self._reads:
-            return await search(connections, where, wanted, before, _cut(request), which)
+            return await search(
+                connections, where, wanted, before, _cut(request), which, self._by_schema()
+            )
+
+    async def _filter(self, request: Request, connections: BrokerConnections) -> Answer:
+        where, begin, which = place(request), start(request), isolation(request)
+        conditions = texts(request, "where", _CONDITIONS_MAX, _CONDITION_CHARACTERS_MAX)
+        parse_conditions(conditions)
+        async with self._reads:
+            return await filter_records(
+                connections, self._apart, where, begin, conditions, _cut(request), which
+            )
+
+    def _by_schema(self) -> BySchema:
+        return BySchema(self._apart.decode if self._apart.has_registry else None)
 
 
 def _cut(request: Request) -> Cut:

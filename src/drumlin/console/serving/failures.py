@@ -19,6 +19,7 @@ from drumlin.client.errors import (
     as_client_error,
 )
 from drumlin.console.answers.compaction import OperatorFailed
+from drumlin.console.changes.reset import Changed, NotMovable
 from drumlin.peer.peer_error import PeerError
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -35,6 +36,8 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (ClientError, 502),
     (OperatorFailed, 502),
     (CorruptRecord, 502),
+    (Changed, 409),
+    (NotMovable, 409),
     (ValueError, 400),
     (TimeoutError, 504),
 )
@@ -56,5 +59,6 @@ def response_to(error: Exception) -> JSONResponse:
 
 
 def refused(status: int, why: str) -> JSONResponse:
-    """An error without control characters, which may come from anywhere."""
-    return JSONResponse({"error": re.sub(r"[\x00-\x1f]", " ", why)[:_SENTENCE_MAX]}, status)
+    """An error without control characters or halves of characters, which may come from anywhere."""
+    text = why.encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": re.sub(r"[\x00-\x1f]", " ", text)[:_SENTENCE_MAX]}, status)

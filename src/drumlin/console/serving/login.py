@@ -56,7 +56,7 @@ class Logins:
     async def about(self, _: Request) -> Response:
         """What may be known before a login."""
         login = self._settings.mechanism if self._settings.own_key is None else _KEY
-        return JSONResponse({"login": login, "is_read_only": True})
+        return JSONResponse({"login": login})
 
     async def login(self, request: Request) -> Response:
         """Begin a session: with a user's name and password, if the cluster wants them."""
@@ -76,7 +76,13 @@ class Logins:
             else:
                 session = await self._begin(_field(given, "user"), _field(given, "password"))
         answer = JSONResponse(
-            {"token": session.token, "user": session.user, "cluster": self._settings.bootstrap}
+            {
+                "token": session.token,
+                "user": session.user,
+                "cluster": self._settings.bootstrap,
+                "has_registry": self._settings.registry is not None,
+                "only_looks": self._settings.why_only_looks(session.user),
+            }
         )
         answer.set_cookie(
             self.cookie_name,

@@ -7,11 +7,14 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
+from drumlin.client import arguments
 from drumlin.client.places import Milliseconds
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.options import Isolation
 
 _BODY_BYTES_MAX: Final = 16 << 10
+#: Of a record to write, or a plan to carry out.
+LARGE_BODY_BYTES_MAX: Final = 1 << 20
 _TEXT_MAX: Final = 4_000
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -27,6 +30,14 @@ def text(request: Request, name: str, default: str | None = None) -> str:
     if len(values) != 1 or len(values[0]) > _TEXT_MAX:
         raise BadRequest(f"parameter {name!r}: expected one text of at most {_TEXT_MAX} characters")
     return values[0]
+
+
+def given_text(name: str, given: object) -> str:
+    """A text in a body."""
+    if not isinstance(given, str) or not given or len(given) > _TEXT_MAX:
+        raise BadRequest(f"parameter {name!r}: expected a text of 1 to {_TEXT_MAX} characters")
+    arguments.as_bytes(f"parameter {name!r}", given)  # half a character is no text
+    return given
 
 
 def number(
@@ -68,6 +79,17 @@ def isolation(request: Request) -> Isolation:
     raise BadRequest("parameter 'isolation': expected read_committed or read_uncommitted")
 
 
+def texts(
+    request: Request, name: str, count_max: int, characters_max: int = _TEXT_MAX
+) -> list[str]:
+    """A parameter that may be there several times, or not at all."""
+    values = request.query_params.getlist(name)
+    if len(values) > count_max or any(len(each) > characters_max for each in values):
+        what = f"at most {count_max} texts of at most {characters_max} characters"
+        raise BadRequest(f"parameter {name!r}: expected {what}")
+    return values
+
+
 def key(request: Request) -> bytes:
     """A key as text, or as hex digits with `format=hex`."""
     given = text(request, "key")
@@ -80,15 +102,15 @@ def key(request: Request) -> bytes:
         raise BadRequest(f"parameter 'key': not {kind}") from None
 
 
-async def body(request: Request) -> dict[str, Any]:
+async def body(request: Request, bytes_max: int = _BODY_BYTES_MAX) -> dict[str, Any]:
     """The JSON object in the body of a request."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise BadRequest("expected a body of application/json")
-    received = b""
+    received = bytearray()
     async for part in request.stream():
         received += part
-        if len(received) > _BODY_BYTES_MAX:
-            raise BadRequest(f"the body has more than {_BODY_BYTES_MAX} bytes")
+        if len(received) > bytes_max:
+            raise BadRequest(f"the body has more than {bytes_max} bytes")
     try:
         found = json.loads(received)
     except (ValueError, RecursionError):

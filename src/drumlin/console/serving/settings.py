@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from drumlin.client.values.registry import SchemaRegistry
 from drumlin.console.answers.compaction import Operator
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.security.settings import Login, Plain, Scram, ScramMechanism
@@ -51,8 +52,14 @@ class Settings:
     is_open_to_all: bool = False
     operators: Sequence[Operator] = field(default=())
     own_key: str | None = field(default=None, repr=False)
+    registry: SchemaRegistry | None = None
+    is_read_only: bool = False
+    #: The users who may change something, as far as their rights in the cluster go; none: all.
+    editors: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if self.editors and self.mechanism is None:
+            raise NotSafe("--editor names users, who have to log in: see --login")
         if self.own_key is not None:
             self._check_single_user()
             return
@@ -79,6 +86,16 @@ class Settings:
             raise NotSafe("--single-user is for who has the console's key: nobody logs in")
         if not is_loopback(self.host):
             raise NotSafe(f"--single-user is for this machine alone, and {self.host} is not")
+
+    def why_only_looks(self, user: str | None) -> str | None:
+        """Why a user may change nothing by this console; None if only the brokers decide."""
+        if self.is_read_only:
+            return "this console is read-only"
+        if self.mechanism is None and not is_loopback(self.host):
+            return "this console is read-only for other machines without a login"
+        if self.editors and user not in self.editors:
+            return f"user {user!r} may only look by this console"
+        return None
 
     def login_of(self, user: str, password: str) -> Login:
         """The login of a user to the brokers."""

@@ -70,6 +70,7 @@ async function show() {
       return list;
     },
     live: (everyS, refresh) => Object.assign(page, { everyS, refresh }),
+    session: known() ?? {},
     title: (text) => { document.title = `${text} – Drumlin console`; },
   };
   main.replaceChildren(h("p", { class: "quiet" }, "…"));
@@ -147,20 +148,25 @@ function keyOfAddress() {
 
 function welcome(session) {
   const who = session.user === null ? session.cluster : `${session.user} @ ${session.cluster}`;
-  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null }));
+  const { only_looks: onlyLooks, has_registry: hasRegistry } = session;
+  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null, onlyLooks, hasRegistry }));
   greet();
   show();
 }
 
-function greet() {
-  let known = null;
+// The session as it was told at its beginning.
+function known() {
   try {
-    known = JSON.parse(sessionStorage.getItem("drumlin-who"));
+    return JSON.parse(sessionStorage.getItem("drumlin-who"));
   } catch {
-    known = null;
+    return null;
   }
-  document.getElementById("who").textContent = `${known?.who ?? ""} · read-only`;
-  document.getElementById("logout").hidden = !known?.hasUser;
+}
+
+function greet() {
+  const session = known();
+  document.getElementById("who").textContent = `${session?.who ?? ""}${session?.onlyLooks ? " · read-only" : ""}`;
+  document.getElementById("logout").hidden = !session?.hasUser;
   const nav = document.getElementById("nav");
   nav.hidden = false;
   nav.replaceChildren(...NAVIGATION.map(([name, text]) => h("a", { href: `#/${name}`, "data-page": name }, text)));

@@ -5,6 +5,7 @@ import { figures, h } from "../dom.js";
 import { note, noted } from "../history.js";
 import { List } from "../list.js";
 import { count } from "../words.js";
+import { reset } from "./reset.js";
 
 export async function groups(context) {
   const { main, get } = context;
@@ -44,7 +45,8 @@ export async function groups(context) {
 }
 
 export async function group(context) {
-  const { main, get, parts: [name] } = context;
+  const { main, get, parts: [name, tab] } = context;
+  if (tab === "reset") return reset(context);
   const offsets = context.keep(new List({ label: "Partitions of the group", nothing: "no offsets, and nothing assigned", columns: [
     { title: "Topic", width: "minmax(0,2fr)", text: (row) => row.topic, href: (row) => `#/topic/${encodeURIComponent(row.topic)}` },
     { title: "Partition", width: "6rem", isNumber: true, text: (row) => row.partition, by: (row) => row.partition },
@@ -73,5 +75,6 @@ export async function group(context) {
   await look();
   context.title(name);
   context.live(5, look);
-  main.replaceChildren(h("h1", {}, name), summary, chart.element, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
+  const resetLink = h("p", {}, h("a", { href: `#/group/${encodeURIComponent(name)}/reset` }, "Reset its offsets"));
+  main.replaceChildren(h("h1", {}, name), summary, chart.element, resetLink, h("h2", {}, "Partitions"), offsets.element, h("h2", {}, "Members"), members.element);
 }
