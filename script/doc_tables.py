@@ -40,7 +40,6 @@ _INT_MAX: Final = str(2**31 - 1)
 #: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
 NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
-    "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
     "KRaft (not here)": ("add_raft_voter", "remove_raft_voter"),
 }
 

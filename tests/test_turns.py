@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from drumlin import turns as turns_module
 from drumlin.broker.loop import loop_watch
 from drumlin.broker.loop.loop_watch import LoopWatch
-from drumlin.turns import TURN_S, Rest, Rounds, begin_turn, give_way, to_end
+from drumlin.turns import TURN_S, Rest, Rounds, begin_turn, checked, give_way, to_end
 from rig.time.ways_given import WaysGiven
 from rig.time.worked_time import WorkedTime
 
@@ -264,3 +266,50 @@ def test_who_comes_one_by_one_leaves_a_turn_between() -> None:
 
     asyncio.run(run())
     assert called == ["a", "others", "b", "others", "c", "others", "others"]
+
+
+def _begun(work: Coroutine[Any, Any, str]) -> Coroutine[Any, Any, str]:
+    rest = Rest(work)
+    assert not rest.begin()
+    return rest.end()
+
+
+async def _checked(work: Coroutine[Any, Any, str]) -> str:
+    return await checked(work, lambda: None)
+
+
+@pytest.mark.parametrize("runs", [_begun, _checked])
+@pytest.mark.parametrize("error", [OSError("the disk"), asyncio.CancelledError()])
+def test_work_hears_of_what_it_awaits_and_fails(
+    error: BaseException, runs: Callable[[Coroutine[Any, Any, str]], Coroutine[Any, Any, str]]
+) -> None:
+    """Whoever runs it must not take the error in its place."""
+
+    async def scenario() -> list[str]:
+        loop, heard = asyncio.get_running_loop(), list[str]()
+        first, second = loop.create_future(), loop.create_future()
+
+        async def work() -> str:
+            try:
+                await first
+            except (OSError, asyncio.CancelledError) as caught:
+                heard.append(repr(caught))
+            try:
+                await second
+            except OSError:
+                heard.append("again")
+            await asyncio.sleep(0)
+            return "done"
+
+        task = asyncio.ensure_future(runs(work()))
+        await asyncio.sleep(0)
+        if isinstance(error, asyncio.CancelledError):
+            task.cancel()
+        else:
+            first.set_exception(error)
+        await asyncio.sleep(0)
+        second.set_exception(OSError())
+        heard.append(await task)
+        return heard
+
+    assert asyncio.run(scenario()) == [repr(error), "again", "done"]

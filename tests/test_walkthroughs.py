@@ -15,6 +15,7 @@ import click
 import pytest
 
 from drumlin.cli.app import app
+from drumlin.config.sources import read_environment
 from rig.documents.fresh_environment import FreshEnvironment
 from rig.documents.walkthrough import Walkthrough, blocks, check_shown, commands
 from rig.ports import free_ports
@@ -116,24 +117,34 @@ def test_an_environment_has_what_is_installed_and_nothing_else(
 
 
 def test_what_starts_a_service_parses() -> None:
-    text = (TUTORIALS / "operator.md").read_text("utf-8")
     unit = configparser.ConfigParser(strict=True, interpolation=None)
     unit.read_string((ROOT / "deploy" / "drumlin.service").read_text("utf-8"))
     started = shlex.split(unit["Service"]["ExecStart"])
     assert started[0].endswith("/bin/drumlin")
-    assert server_options(started[1:])["arguments"] == ("/etc/drumlin/server.properties",)
+    assert options_of(started[1:])["arguments"] == ("/etc/drumlin/server.properties",)
+
+
+def test_what_a_container_runs_parses() -> None:
+    """The command of the image, its check, and the variables that the tutorial gives it."""
+    text = (ROOT / "deploy" / "Containerfile").read_text("utf-8")
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
-    (added,) = re.findall(r"^    command: (\[.*\])$", text, re.MULTILINE)
-    options = server_options([*json.loads(entry), *json.loads(added)][1:])
-    assert options["data"] == "/data"
+    (command,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    (check,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
+    assert json.loads(entry) == ["drumlin"]
+    served, checked = options_of(json.loads(command)), options_of(json.loads(check)[1:])
+    assert (served["data"], str(checked["data"])) == ("/data", "/data")
+    tutorial = (TUTORIALS / "operator.md").read_text("utf-8")
+    given = dict.fromkeys(re.findall(r"\bDRUMLIN_[A-Z_]+", tutorial), "1")
+    assert len(given) > 2
+    assert read_environment(given)[1] == []
 
 
-def server_options(words: list[str]) -> dict[str, Any]:
+def options_of(words: list[str]) -> dict[str, Any]:
     """Like `drumlin` reads its command line, from the name of the command on."""
     name, *arguments = words
     root = click.Context(app, info_name="drumlin")
     command = app.get_command(root, name)
-    assert name == "server" and command is not None
+    assert command is not None
     # With its parent: a command keeps the help option that its first context gives it.
     return command.make_context(name, arguments, parent=root).params
 

@@ -211,8 +211,18 @@ class Rest(Generic[T]):
             result = self.result()
             self._result.clear()
             return result
-        if self._is_begun:
-            yield self._awaited
+        awaited = self._awaited
+        while self._is_begun:
+            try:
+                yield awaited
+            except BaseException as error:  # noqa: BLE001  the work's matter
+                try:
+                    awaited = self._work.throw(error)
+                except StopIteration as done:
+                    last: T = done.value
+                    return last
+            else:
+                break
         return (yield from self._work.__await__())
 
 
@@ -220,9 +230,15 @@ class Rest(Generic[T]):
 def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Generator[Any, Any, T]:
     """Do `work`; whenever other work has run meanwhile, continue only if `check` does not raise."""
     try:
+        awaited = work.send(None)
         while True:
-            yield work.send(None)
-            check()
+            try:
+                yield awaited
+            except BaseException as error:  # noqa: BLE001  the work's matter
+                awaited = work.throw(error)
+            else:
+                check()
+                awaited = work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result

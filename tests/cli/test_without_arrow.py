@@ -129,6 +129,7 @@ GOING_WITHOUT = (
     "top --once --interval 0",
     "cluster log-dirs",
     "clock status --data data",
+    "health --data data",
     "backup create saved --data data",
     "backup check saved",
     "backup restore saved --data restored",

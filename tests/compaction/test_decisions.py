@@ -77,9 +77,14 @@ def test_a_log_that_begins_behind_its_checkpoint() -> None:
     assert (found.clean_bytes, found.cleanable_bytes) == (100, 500)
 
 
-@pytest.mark.parametrize(("stable", "end"), [(30, 30), (29, 20), (20, 20), (19, 10), (3, 0)])
-def test_nothing_undecided(stable: int, end: int) -> None:
-    assert cleanable(facts(stable=stable), _NOW_MS).first_uncleanable_offset == end
+@pytest.mark.parametrize(
+    ("stable", "end", "waiting"),
+    [(30, 30, 0), (29, 20, 300), (20, 20, 300), (19, 10, 500), (3, 0, 600)],
+)
+def test_nothing_undecided(stable: int, end: int, waiting: int) -> None:
+    found = cleanable(facts(stable=stable), _NOW_MS)
+    assert (found.first_uncleanable_offset, found.uncleanable_bytes) == (end, waiting)
+    assert found.cleanable_bytes + found.uncleanable_bytes == 600
 
 
 def test_nothing_younger_than_the_lag_nor_what_lies_behind_it() -> None:

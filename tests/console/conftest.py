@@ -12,6 +12,7 @@ from console.console_process import ConsoleProcess, Visitor
 from drumlin.securing.authority import Authority
 from rig.brokers.old_records import KEPT
 from rig.brokers.secured_drumlin import SecuredDrumlin, running_secured_drumlin
+from rig.servers.schema_registry import RegistryRig, running_registry
 
 _UNSIGNED = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
@@ -44,11 +45,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredDrumlin]
 
 
 @pytest.fixture(scope="package")
+def registry() -> Iterator[RegistryRig]:
+    """The schema registry of `open_console`."""
+    with running_registry() as registry:
+        yield registry
+
+
+@pytest.fixture(scope="package")
 def open_console(
-    broker: SecuredDrumlin, tmp_path_factory: pytest.TempPathFactory
+    broker: SecuredDrumlin, registry: RegistryRig, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleProcess]:
     """A console of the listener without logins, with a way to ask the operator's questions."""
     arguments = ("--bootstrap", broker.address, "--data", str(broker.data))
+    arguments += ("--registry", registry.url)
     with running_console(tmp_path_factory.mktemp("open"), *arguments) as console:
         yield console
 

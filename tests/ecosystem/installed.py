@@ -118,6 +118,28 @@ def go_compiled(program: str, *modules: str) -> Path:
     return made
 
 
+def go_cloned(repository: str, version: str, package: str = ".") -> Path:
+    """A command in Go of a repository that is served as no module, compiled in a clone.
+
+    KMINION_REPOSITORY names another clone of `redpanda-data/kminion`, in place of its own.
+
+    Raises:
+        Unavailable: there is no Go or git, or its source or what it needs cannot be had.
+    """
+    if shutil.which("git") is None:
+        raise Unavailable("git is not installed")
+    name = repository.rpartition("/")[2]
+    clone = _go_folder() / f"{name}-{version}"
+    program = clone / "made" / name
+    if not program.exists():
+        shutil.rmtree(clone, ignore_errors=True)
+        source = os.environ.get(f"{name.upper()}_REPOSITORY", f"https://github.com/{repository}")
+        wanted = ["--quiet", "--depth", "1", "--branch", version]
+        _in(_go_folder(), ["git", "clone", *wanted, source, str(clone)])
+        _in(clone, [_go(), "build", "-o", str(program), package])
+    return program
+
+
 def librdkafka_tests(version: str) -> Path:
     """The folder of librdkafka's own tests, with its `test-runner` compiled.
 

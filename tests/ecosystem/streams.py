@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -166,7 +166,11 @@ def expected() -> Outputs:
 @pytest.mark.program(
     "Kafka Streams", _VERSION, "tables and streams joined, windows counted, exactly once; killed"
 )
-def test_joined_tables(application: JoinedTables, brokers: DrumlinServer | DrumlinCluster) -> None:
+def test_joined_tables(
+    application: JoinedTables,
+    brokers: DrumlinServer | DrumlinCluster,
+    record_property: Callable[[str, object], None],
+) -> None:
     address = brokers.address
     producer = Producer({"bootstrap.servers": address})
     for number in range(_PRODUCTS):
@@ -202,3 +206,4 @@ def test_joined_tables(application: JoinedTables, brokers: DrumlinServer | Druml
         followed.close()
     for each in _TARGETS[1:]:
         assert sorted(followed.outputs[each]) == wanted[each], each
+    record_property("found", f"brokers: {address.count(',') + 1}")

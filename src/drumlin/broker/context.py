@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.rights.session import Session
     from drumlin.broker.share_partitions.delivery import ShareDelivery
+    from drumlin.broker.telemetry.client_telemetry import ClientTelemetry
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.wire.messages import EncodedBody, RequestHeader
     from drumlin.wire.schema.declaration import Message
@@ -72,6 +73,7 @@ class Services(Coordinators, Protocol):
     log_moves: LogMoves
     log_ends: LogEnds
     shares: ShareDelivery
+    telemetry: ClientTelemetry
     topic_pieces: TopicPieces
 
 

@@ -58,6 +58,7 @@ app: Final = LazyGroup(
         "doctor": _at(
             "doctor.command", "doctor_command", "Find what is wrong, and say what to do."
         ),
+        "health": _at("health", "health_command", "Ask a server whether it is well."),
         "users": _at("access.users", "app", "Add, list and remove users; change passwords."),
         "acls": _at("access.acls", "app", "Say who may do what, and ask it."),
         "certificates": _at(

@@ -14,6 +14,7 @@ import click
 
 from drumlin.cli.reach.broker_http import BrokerHttp, broker_at, broker_on
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
+from drumlin.cli.reach.schema_registry import registry_of
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Option, command
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
@@ -65,6 +66,15 @@ def console(
     http: Annotated[
         list[str] | None,
         Option("--http", metavar="HOST:PORT", help="... or its drumlin.metrics.listener."),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        Option(
+            "--registry",
+            metavar="URL",
+            help="Show keys and values by the schemas of this registry. Its login is in --config, "
+            "and is used for all users.",
+        ),
     ] = None,
     tls_certificate: Annotated[
         Path | None,
@@ -127,6 +137,7 @@ def console(
             allowed_hosts=tuple(allow_host or ()),
             is_open_to_all=open_to_all,
             own_key=own_key,
+            registry=None if registry is None else registry_of(registry, command_config),
             is_read_only=read_only,
             editors=tuple(editor or ()),
             operators=[
@@ -219,6 +230,7 @@ console_command: Final = command(
         "drumlin console --bootstrap broker1:9092 --data /var/lib/drumlin",
         "drumlin console --config users.properties --login scram-sha-512",
         "drumlin console --config mine.properties --single-user",
+        "drumlin console --registry http://registry:8081 --read-only",
         "drumlin console --config users.properties --listen 192.0.2.1:8404 "
         "--tls-certificate console.pem --allow-host console.example.org",
     ),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
+from drumlin.broker.log_lines.forms import FORM_KEY, Form, say
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.options import examples
 from drumlin.config.config_error import ConfigError
@@ -43,6 +44,13 @@ EXAMPLES: Final = examples(
     "drumlin server --data ./data --listen 192.0.2.1:9092 --secure",
     "DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server",
 )
+
+
+class LogFormat(enum.StrEnum):
+    """The form of lines that are logged."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class LogLevel(enum.StrEnum):
@@ -92,6 +100,12 @@ def server(
         Option("--secure", help="TLS, logins and ACLs; the first start makes what they need."),
     ] = False,
     log_level: Annotated[LogLevel, Option("--log-level", help="What is logged.")] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat | None,
+        Option(
+            "--log-format", help="Lines of text, or a JSON object each (drumlin.logging.format)."
+        ),
+    ] = None,
 ) -> int:
     """Run a broker, or several, until SIGTERM or Ctrl-C; a line says when all is ready.
 
@@ -105,14 +119,19 @@ def server(
     `drumlin acls` add other users and rights.
     """
     count = brokers or len(os.sched_getaffinity(0))
-    told = ""
+    told, form = "", Form(log_format or Form.TEXT)
     try:
         protocol = "SASL_SSL" if secure else "PLAINTEXT"
         properties = _properties(arguments or [], data, listen, protocol, assignments or [])
+        if log_format is not None:
+            properties[FORM_KEY] = log_format
+        form = Form.of(properties)
+        for warning in _about_variables():
+            say(form, warning, is_fatal=False)
         if secure:
             properties, told = _secured(properties, count)
     except ConfigError as error:
-        print(f"drumlin server: {error}", file=sys.stderr)
+        say(form, str(error))
         return _EXIT_CONFIGURATION
     if count > 1:
         from drumlin.broker.machine import supervisor
@@ -148,16 +167,7 @@ def _properties(
     has_file = arguments and ("=" not in arguments[0] or Path(arguments[0]).is_file())
     file, *others = arguments if has_file else (None, *arguments)
     properties = read_properties_file(Path(file)) if file else {}
-    from_environment, unknown = read_environment(os.environ)
-    for variable in unknown:
-        if variable not in _OUR_VARIABLES:
-            near = nearest_variable(variable)
-            meant = f" (did you mean {near}?)" if near else ""
-            print(f"drumlin server: {variable} names no configuration key{meant}", file=sys.stderr)
-    for variable, ours in variables_of_kafkas_images(os.environ):
-        if ours not in os.environ:
-            print(f"drumlin server: {variable} has no effect: it is {ours} here", file=sys.stderr)
-    properties |= from_environment
+    properties |= read_environment(os.environ)[0]
     if data:
         properties.pop("log.dir", None)
         properties["log.dirs"] = str(Path(data).absolute())
@@ -167,6 +177,18 @@ def _properties(
             raise ConfigError("--listen", listen, "must be HOST:PORT, as 127.0.0.1:9092")
         properties["listeners"] = f"{protocol}://{listen}"
     return properties | read_assignments([*assignments, *others])
+
+
+def _about_variables() -> Iterator[str]:
+    """Warnings about variables of the environment that were perhaps meant for the broker."""
+    for variable in read_environment(os.environ)[1]:
+        if variable not in _OUR_VARIABLES:
+            near = nearest_variable(variable)
+            meant = f" (did you mean {near}?)" if near else ""
+            yield f"{variable} names no configuration key{meant}"
+    for variable, ours in variables_of_kafkas_images(os.environ):
+        if ours not in os.environ:
+            yield f"{variable} has no effect: it is {ours} here"
 
 
 server_command: Final = command(server, epilog=EXAMPLES)

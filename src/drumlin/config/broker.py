@@ -76,6 +76,8 @@ class BrokerConfig:
     delegation_token_expiry_time_ms: int
     delegation_token_max_lifetime_ms: int
     delete_topic_enable: bool
+    drumlin_metrics_clients: re.Pattern[str]
+    drumlin_metrics_clients_max: int
     drumlin_metrics_groups: re.Pattern[str]
     drumlin_metrics_groups_max: int
     drumlin_metrics_listener: Listener | None
@@ -167,6 +169,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    telemetry_max_bytes: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
@@ -400,6 +403,9 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
         "cordoned_log_dirs": frozenset(map(_absolute, values["cordoned.log.dirs"])),
         "drumlin_metrics_listener": metrics_listener(
             "drumlin.metrics.listener", values["drumlin.metrics.listener"]
+        ),
+        "drumlin_metrics_clients": metrics_choice(
+            "drumlin.metrics.clients", values["drumlin.metrics.clients"]
         ),
         "drumlin_metrics_groups": metrics_choice(
             "drumlin.metrics.groups", values["drumlin.metrics.groups"]

@@ -1,6 +1,6 @@
 """Every configuration key of Apache Kafka 4.3, and the keys of Kafka 3 that Kafka 4 has removed.
 
-The data is in three tables beside this file, with a row for each key: name, type, default (`-`:
+The data is in four tables beside this file, with a row for each key: name, type, default (`-`:
 none, `""`: empty), limits (see `values.rule`), update mode, origin, and a sentence of documentation
 if the key has an effect here. Only that last column tells which keys have an effect: a broker key
 without documentation is accepted and does nothing.
@@ -139,6 +139,11 @@ def topic_keys() -> dict[str, Key]:
 @functools.cache
 def group_keys() -> dict[str, Key]:
     return _load("group_keys.tsv")
+
+
+@functools.cache
+def client_metrics_keys() -> dict[str, Key]:
+    return _load("client_metrics_keys.tsv")
 
 
 def changeable_broker_key(name: str) -> Key | None:

@@ -50,8 +50,11 @@ def properties_of(
     config: BrokerConfig, properties: Mapping[str, str], index: int
 ) -> dict[str, str]:
     """The properties of one broker of a machine that is configured with `properties`."""
+    # The metrics of all brokers are served by the process that starts them.
+    is_silent = "drumlin.metrics.listener" not in properties
+    asks = {"drumlin.metrics.clients.max": "0"} if is_silent else {}
     if index == 0:
-        return _without(properties, "drumlin.metrics.listener")
+        return _without(properties, "drumlin.metrics.listener") | asks
     node_id = config.node_id + index
 
     def own(path: str) -> str:
@@ -68,7 +71,7 @@ def properties_of(
         cordoned = properties["cordoned.log.dirs"].split(",")
         of_its_own["cordoned.log.dirs"] = ",".join(own(each.strip()) for each in cordoned if each)
     left = _without(properties, "broker.id", "log.dir", "drumlin.metrics.listener")
-    return left | of_its_own
+    return left | of_its_own | asks
 
 
 def _without(properties: Mapping[str, str], *names: str) -> dict[str, str]:

@@ -24,6 +24,8 @@ class ResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    #: A subscription to metrics of clients (KIP-714).
+    CLIENT_METRICS = 16
     GROUP = 32
     #: A user's SCRAM credentials, by mechanism. They are secrets: no request reveals more of them
     #: than DescribeUserScramCredentials.
@@ -37,7 +39,12 @@ class ResourceType(enum.IntEnum):
 
 
 #: The types that requests about configurations may name.
-CONFIGURABLE: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP)
+CONFIGURABLE: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
 
 
 class Resource(NamedTuple):

@@ -276,7 +276,7 @@ def test_deleting_what_is_not_set(ask: Ask, create: Create) -> None:
         (GROUP, "", "invalid_request", "a group must be named: there is no configuration for all groups"),
         (0, "x", "invalid_request", "no resources of type 0 are configured this way"),
         (99, "x", "invalid_request", "no resources of type 99 are configured this way"),
-        (CLIENT_METRICS, "x", "invalid_request", "this broker collects no metrics of clients: nothing to configure"),
+        (CLIENT_METRICS, "", "invalid_request", "a subscription must be named: there is none for all"),
     ],
 )  # fmt: skip
 def test_resources_refused(

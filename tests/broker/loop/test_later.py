@@ -20,6 +20,7 @@ _SOURCES = Path(drumlin.__file__).parent
 _OWN_TASKS = {
     "broker/hosting/log_moves.py",  # a move of a log
     "broker/http/server.py",  # requests for metrics
+    "broker/log_lines/forms.py",  # only the name of whichever task logs
     "broker/machine/workers.py",  # the supervisor of processes
     "broker/start/broker.py",  # the end of a broker
     "broker/start/server.py",

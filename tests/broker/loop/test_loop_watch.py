@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from drumlin.broker.loop import loop_watch
-from drumlin.broker.loop.loop_watch import SLOW_S, LoopWatch, place_of
+from drumlin.broker.loop.loop_watch import SLOW_S, LoopWatch, culprit_of, place_of
+from drumlin.config.values import format_value
 from rig.time.worked_time import WorkedTime
 from rig.waiting import eventually, wait_until
 
@@ -69,6 +70,9 @@ def test_a_long_turn_is_told_with_its_culprit(
     assert measured["slow_turns", "0.05"] == 1
     assert measured["slow_turns", "1"] == 0
     assert measured["longest_turn_seconds",] >= 4 * SLOW_S
+    (code,) = (labels[1] for labels in measured if labels[0] == "longest_turn_code_seconds")
+    assert re.fullmatch(r"\w+ \(\w+\.py\)", code), "no line: few of them"
+    assert measured["longest_turn_code_seconds", code] == measured["longest_turn_seconds",]
     assert measured["busy_seconds",] >= 4 * SLOW_S
 
 
@@ -197,6 +201,18 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
     assert max(in_turn[-10:]) <= at_once
     assert len(served) == count
     assert max(served.values()) - min(served.values()) <= 1
+
+
+def test_the_culprit_is_a_function_of_ours_if_there_is_any() -> None:
+    seen = []
+
+    class Looks:
+        def __str__(self) -> str:
+            seen.append(sys._getframe())
+            return ""
+
+    assert format_value(Looks()) == ""  # type: ignore[arg-type]
+    assert culprit_of(seen[0]) == "format_value (drumlin/config/values.py)"
 
 
 def test_a_turn_of_the_loops_own_has_a_place() -> None:

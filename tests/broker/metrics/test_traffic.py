@@ -79,6 +79,28 @@ def test_connections_are_opened_and_closed(watched: Watched) -> None:
     wait_until(lambda: connections("_closed_total") >= closed + 1, "it to be closed")
 
 
+def test_throttled_time_names_the_client(watched: Watched) -> None:
+    entity = [{"entity_type": "client-id", "entity_name": "hasty"}]
+    op = {"key": "producer_byte_rate", "value": 100.0, "remove": False}
+    watched.create("quota")
+    with watched.server.connect() as client:
+        for remove in (False, True):
+            entry = {"entity": entity, "ops": [op | {"remove": remove}]}
+            client.ask("alter_client_quotas", 1, entries=[entry], validate_only=False)
+            if not remove:
+                hasty = Producer(
+                    {"bootstrap.servers": watched.server.address, "client.id": "hasty"}
+                )
+                hasty.produce("quota", bytes(10_000), partition=0)
+                assert hasty.flush(30) == 0
+    seen = watched.now()
+    at = '{client_id="hasty",user="ANONYMOUS"}'
+    throttled_s = seen[f"drumlin_throttled_seconds_total{at}"]
+    assert throttled_s >= 1
+    at = '{api="Produce",listener="PLAINTEXT"}'
+    assert seen[f"drumlin_request_throttled_seconds_total{at}"] >= throttled_s
+
+
 def test_topics_that_are_not_chosen_are_summed(watched: Watched) -> None:
     def records(topic: str) -> float | None:
         return watched.now().get(f'drumlin_topic_received_records_total{{topic="{topic}"}}')

@@ -79,7 +79,7 @@ def test_a_key_goes_where_other_producers_put_it(visitor: Visitor, client: Clien
         ({"value": {"kind": "text", "text": 1}}, "value: expected a text"),
         ({"value": "v"}, "value: its kind"),
         ({"value": None}, "value: its kind"),
-        ({"value": {"kind": "schema", "text": "{}", "subject": "s"}}, "see --registry"),
+        ({"value": {"kind": "schema", "text": "{}", "subject": ""}}, "value: expected a subject"),
         ({"headers": [{"name": "h", "kind": "hex", "text": "x"}]}, "header 'h': not hex digits"),
         ({"headers": [{"name": "\ud800"} | NULL]}, "header name"),
         ({"headers": [{"name": ""} | NULL]}, "header 1"),

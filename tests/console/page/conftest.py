@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from console.console_process import ConsoleProcess
 
+_WAIT_MS = 30_000
 _PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 OpenPage = Callable[..., Page]
@@ -22,6 +23,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no Chromium: apt-get install chromium-headless-shell")
     with sync_playwright() as playwright:
         # Its sandbox does not work for root, nor in many containers; it loads our own pages only.
+        expect.set_options(timeout=_WAIT_MS)
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -44,7 +46,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         context = browser.new_context(color_scheme=scheme, ignore_https_errors=True)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(_WAIT_MS)
         page.on("console", note)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))

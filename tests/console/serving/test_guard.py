@@ -7,10 +7,11 @@ import json
 import pytest
 
 from console.console_process import ConsoleProcess, Visitor
+from drumlin.console.apart.process import Apart
 from drumlin.console.serving.asked import Answers
 
 _JSON = {"Content-Type": "application/json"}
-CHANGES = sorted(Answers(()).changes)
+CHANGES = sorted(Answers((), Apart(None)).changes)
 
 
 @pytest.mark.parametrize(

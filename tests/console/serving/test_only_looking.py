@@ -9,12 +9,13 @@ import pytest
 import drumlin
 from console.conftest import running_console
 from console.console_process import ConsoleProcess, Visitor
+from drumlin.console.apart.process import Apart
 from drumlin.console.serving.asked import Answers
 from drumlin.console.serving.settings import NotSafe, Settings
 from drumlin.peer.options import PeerOptions
 from rig.brokers.secured_drumlin import SecuredDrumlin
 
-CHANGES = sorted(Answers(()).changes)
+CHANGES = sorted(Answers((), Apart(None)).changes)
 _READ = 3
 _TOPIC = "looked-at"
 

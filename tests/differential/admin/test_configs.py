@@ -454,14 +454,47 @@ def test_alter_group(peer: Peer) -> None:
 
 @differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_client_metrics(peer: Peer) -> None:
-    """Kafka takes subscriptions; a broker that collects no telemetry has nothing to configure."""
-    name = peer.unique("subscription")
-    peer.note("client metrics")
-    version = newest("describe_configs")
-    asked = {"resource_type": CLIENT_METRICS, "resource_name": name, "configuration_keys": None}
-    peer.ask("describe_configs", version, resources=[asked])
-    _change(peer, CLIENT_METRICS, name, ("interval.ms", SET, "5000"), validate_only=True)
-    peer.note("what is wrong for Kafka too")
-    peer.ask("describe_configs", version, resources=[asked | {"resource_name": ""}])
-    for key, named in (("no.such.key", name), ("interval.ms", "")):
-        _change(peer, CLIENT_METRICS, named, (key, SET, "5000"), validate_only=True)
+    """Subscriptions to metrics of clients (KIP-714)."""
+    name, version = peer.unique("subscription / of all"), newest("describe_configs")
+
+    def shown(named: str) -> None:
+        resource = {"resource_type": CLIENT_METRICS, "resource_name": named}
+        asked = [resource | {"configuration_keys": None}]
+        peer.ask("describe_configs", version, resources=asked, include_synonyms=True)
+
+    shown(name)
+    shown("")
+    for named, key, operation, value in (
+        ("", "interval.ms", SET, "5000"),
+        (name, "no.such.key", SET, "5000"),
+        (name, "no.such.key", DELETE, None),
+        (name, "metrics", APPEND, "org.apache."),
+        (name, "metrics", SUBTRACT, "org.apache."),
+        (name, "metrics", SET, None),
+        *(
+            (name, "interval.ms", SET, each)
+            for each in ("99", "100", "3600000", "3600001", "x", "")
+        ),
+        *((name, "metrics", SET, each) for each in ("", "*", "org.a,org.b", " ")),
+        *((name, "match", SET, each) for each in _PATTERNS),
+    ):
+        peer.note(f"{key} {operation} {value}")
+        _change(peer, CLIENT_METRICS, named, (key, operation, value), validate_only=True)
+    peer.note("one that is stored")
+    _change(peer, CLIENT_METRICS, name, ("interval.ms", SET, "200"), ("match", SET, "client_id=a"))
+    peer.settle()
+    shown(name)
+    peer.ask("list_config_resources", 0)
+    peer.ask("list_config_resources", 1, resource_types=[CLIENT_METRICS])
+    _change(peer, CLIENT_METRICS, name, ("interval.ms", DELETE, None))
+    peer.settle()
+    shown(name)
+    _change(peer, CLIENT_METRICS, name, ("match", DELETE, None))
+    peer.settle()
+    peer.ask("list_config_resources", 0)
+
+
+_PATTERNS = (
+    *("", "client_id=a", "client_id", "client_id=", "x=y", "client_id=[", "client_id=a=b"),
+    *(" client_id = a ", "client_id=a,client_id=b", "client_source_port=1,client_software_name=.*"),
+)

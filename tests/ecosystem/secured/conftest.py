@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from ecosystem.secured.login import Login
 from rig.brokers.drumlin_with_listeners import DrumlinWithListeners
 from rig.brokers.secure_server import SecureServer
 from rig.servers.certificates import Certificates
@@ -55,6 +56,11 @@ class SecuredForPrograms(SecureServer):
 
     def allow(self, user: str, kind: str, name: str, *operations: str) -> None:
         allow(self.admin(), user, kind, name, *operations)
+
+    def login_of(self, name: str) -> Login:
+        """How a new user logs in."""
+        self.add_user(name)
+        return Login(name, password(name), self.ca)
 
     def properties_of(self, user: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
         """How a user logs in, by Java's keys."""

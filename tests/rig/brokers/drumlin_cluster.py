@@ -29,7 +29,11 @@ class DrumlinCluster(BrokerCluster[DrumlinServer]):
     """Brokers 1, 2, ...; use `close` whatever happened."""
 
     def __init__(
-        self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Mapping[str, str] | None = None,
+        server: type[DrumlinServer] = DrumlinServer,
     ) -> None:
         super().__init__()
         directory.mkdir(parents=True, exist_ok=True)
@@ -43,7 +47,7 @@ class DrumlinCluster(BrokerCluster[DrumlinServer]):
                 "zookeeper.connect": f"{self._zookeeper.address}/drumlin",
             }
             told = {**_SETTINGS, **(settings or {}), **own}
-            self.brokers[node_id] = DrumlinServer(folder, told)
+            self.brokers[node_id] = server(folder, told)
 
     def start(self) -> None:
         self._zookeeper.start()

@@ -66,6 +66,8 @@ SERVED: Final[dict[str, tuple[int, int]]] = {
     "list_transactions": (0, 2),
     "consumer_group_heartbeat": (0, 1),
     "consumer_group_describe": (0, 1),
+    "get_telemetry_subscriptions": (0, 0),
+    "push_telemetry": (0, 0),
     "describe_topic_partitions": (0, 0),
     "initialize_share_group_state": (0, 0),
     "read_share_group_state": (0, 0),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.telemetry.subscriptions import check_subscription
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_for_one_broker, is_for_one_broker
@@ -23,6 +24,7 @@ from drumlin.config.keys import (
     PER_BROKER,
     Key,
     changeable_broker_key,
+    client_metrics_keys,
     group_keys,
     of_a_listener,
     topic_keys,
@@ -38,10 +40,13 @@ from drumlin.wire.schema.types import STRING_BYTES_MAX
 _log = logging.getLogger(__name__)
 
 BROKER_LOGGER: Final = 8
-CLIENT_METRICS: Final = 16
 #: Characters of a resource's name that are logged; names of groups may be long.
 _NAME_LOGGED_MAX: Final = 250
-NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing to configure"
+_KEYS: Final = {
+    ResourceType.TOPIC: topic_keys,
+    ResourceType.GROUP: group_keys,
+    ResourceType.CLIENT_METRICS: client_metrics_keys,
+}
 
 
 class Operation(enum.IntEnum):
@@ -100,10 +105,8 @@ def check_resource(broker: BrokerData, type_number: int, name: str) -> Resource:
                 message = f"this is broker {broker.node_id}, not {name}"
                 raise KafkaError(ErrorCode.invalid_request, message)
             return Resource(ResourceType.BROKER, str(node_id))
-        case ResourceType.GROUP:
-            return Resource(ResourceType.GROUP, name)
-        case _ if type_number == CLIENT_METRICS:
-            raise KafkaError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+            return Resource(ResourceType(type_number), name)
         case _:
             message = f"no resources of type {type_number} are configured this way"
             raise KafkaError(ErrorCode.invalid_request, message)
@@ -178,7 +181,9 @@ def _new_value(
     assert change.value is not None
     if change.operation is Operation.SET:
         return change.value
-    key = _key(resource, change.key)
+    # To Kafka no key of a subscription is a list here.
+    is_known = resource.type is not ResourceType.CLIENT_METRICS
+    key = _key(resource, change.key) if is_known else None
     if key is None or key.value_type is not ValueType.LIST:
         what = change.operation.name.lower()
         message = f"{change.key} is not a list, so {what} means nothing for it"
@@ -201,7 +206,7 @@ def _new_value(
 def _key(resource: Resource, name: str) -> Key | None:
     if resource.type is ResourceType.BROKER:
         return changeable_broker_key(name)
-    return (topic_keys() if resource.type is ResourceType.TOPIC else group_keys()).get(name)
+    return _KEYS[resource.type]().get(name)
 
 
 def _key_of_any_listener(resource: Resource, name: str) -> Key | None:
@@ -240,6 +245,8 @@ def _check_wanted(
             message = "a group must be named: there is no configuration for all groups"
             raise KafkaError(ErrorCode.invalid_request, message)
         validate_group_overrides(wanted, broker.config)
+    elif resource.type is ResourceType.CLIENT_METRICS:
+        check_subscription(resource.name, wanted)
     else:
         _check_broker(broker.config, resource, wanted, given)
 

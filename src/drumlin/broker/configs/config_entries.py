@@ -17,6 +17,7 @@ from drumlin.config.keys import (
     Key,
     broker_keys,
     changeable_broker_key,
+    client_metrics_keys,
     group_keys,
     of_a_listener,
     topic_keys,
@@ -37,6 +38,7 @@ class Source(enum.IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -157,6 +159,16 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         else:
             inherited = (Synonym(name, default, Source.DEFAULT),)
         entries.append(_entry(name, key, value, (*own, *inherited)))
+    return entries
+
+
+def subscription_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All entries of a subscription to metrics of clients."""
+    entries = []
+    for name, key in sorted(client_metrics_keys().items()):
+        value = overrides.get(name, key.default)
+        own = (Synonym(name, value, Source.CLIENT_METRICS),) if name in overrides else ()
+        entries.append(_entry(name, key, value, own))
     return entries
 
 

@@ -8,6 +8,7 @@
 - Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
   concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
   the same.
+- The APIs of telemetry are advertised where metrics are served, in Kafka where a plugin takes them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ _SOFTWARE_FROM: Final = 3
 _FEATURES_FROM: Final = 3
 _API: Final = "api_versions"
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+#: Characters that a connection keeps of each.
+_SOFTWARE_MAX: Final = 250
 _PRODUCE_ADVERTISED_FROM: Final = 0
+_ALL: Final = frozenset(SERVED)
+_WITHOUT_TELEMETRY: Final = _ALL - {"get_telemetry_subscriptions", "push_telemetry"}
 
 
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -42,7 +47,10 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
             return _response(context.version, ErrorCode.invalid_request, advertised=())
-    return _response(context.version, ErrorCode.none)
+        name, version = software
+        context.connection.software = name[:_SOFTWARE_MAX], version[:_SOFTWARE_MAX]
+    advertised = _ALL if context.broker.telemetry.is_wanted else _WITHOUT_TELEMETRY
+    return _response(context.version, ErrorCode.none, advertised)
 
 
 def unsupported_version() -> ApiVersionsResponse:
@@ -51,7 +59,7 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 def _response(
-    version: int, error_code: ErrorCode, advertised: Collection[str] = SERVED.keys()
+    version: int, error_code: ErrorCode, advertised: Collection[str]
 ) -> ApiVersionsResponse:
     served = sorted((API_KEYS[name], *SERVED[name]) for name in advertised)
     api_keys = tuple(

@@ -1,9 +1,8 @@
 """DescribeConfigs (key 32), versions 1-4: configurations of topics, this broker, its loggers,
-and groups.
+groups, and subscriptions to metrics of clients.
 
 A broker without a name stands for the cluster-wide default. A resource of an unknown type makes
-every resource of the request INVALID_REQUEST, as in Apache Kafka. Client metrics (type 16) are
-refused: this broker does not collect them.
+every resource of the request INVALID_REQUEST, as in Apache Kafka.
 
 Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 """
@@ -13,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from drumlin.broker.configs.config_changes import (
-    BROKER_LOGGER,
-    CLIENT_METRICS,
-    NO_CLIENT_METRICS,
-    parse_node_id,
-)
+from drumlin.broker.configs.config_changes import BROKER_LOGGER, parse_node_id
 from drumlin.broker.configs.config_entries import (
     ConfigEntry,
     Source,
     broker_entries,
     cluster_wide_entries,
     group_entries,
+    subscription_entries,
     topic_entries,
 )
 from drumlin.broker.context import RequestContext
@@ -46,7 +41,7 @@ from drumlin.wire.protocol.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_TYPES: Final = frozenset({*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS})
+_TYPES: Final = frozenset({*CONFIGURABLE, BROKER_LOGGER})
 #: Entries in one response: without this limit a small request that names the broker many times
 #: could get gigabytes.
 _ENTRIES_MAX: Final = 200_000
@@ -118,7 +113,12 @@ def _entries(context: RequestContext, type_number: int, name: str) -> list[Confi
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a group must be named")
             return group_entries(config, image.configs(Resource(ResourceType.GROUP, name)))
-        case _ if type_number == BROKER_LOGGER:
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "a subscription must be named")
+            resource = Resource(ResourceType.CLIENT_METRICS, name)
+            return subscription_entries(image.configs(resource))
+        case _:  # a logger
             if not name:
                 raise KafkaError(
                     ErrorCode.invalid_request, "the broker must be named by its number"
@@ -128,8 +128,6 @@ def _entries(context: RequestContext, type_number: int, name: str) -> list[Confi
                 ConfigEntry(logger, level, Source.LOGGER, documentation="")
                 for logger, level in loggers.levels().items()
             ]
-        case _:
-            raise KafkaError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
 
 
 def _check_broker(context: RequestContext, name: str) -> None:

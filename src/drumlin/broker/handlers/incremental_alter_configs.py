@@ -1,5 +1,6 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: set, delete, append to, subtract from keys of
-topics, brokers, groups, and set levels of this broker's loggers (KIP-339, KIP-412).
+topics, brokers, groups and subscriptions to metrics of clients, and set levels of this broker's
+loggers (KIP-339, KIP-412).
 
 Each resource succeeds or fails as a whole. A broker without a name stands for all brokers. Keys
 that may change at run time take effect at once.

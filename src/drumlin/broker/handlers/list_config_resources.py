@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), versions 0-1: the resources that have a configuration.
 
-Version 0 lists client metrics only, which do not exist here. From version 1 the request names
-types; an empty list means all: every topic and broker, and the groups that have a configuration
-(KIP-1142).
+Version 0 lists subscriptions to metrics of clients only. From version 1 the request names types; an
+empty list means all: every topic and broker, and the groups and subscriptions that have a
+configuration (KIP-1142).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
+from drumlin.broker.configs.config_changes import BROKER_LOGGER
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Operation
 from drumlin.metadata.image import CONFIGURABLE, ClusterImage, ResourceType
@@ -23,7 +23,7 @@ from drumlin.wire.protocol.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-_TYPES: Final = (*CONFIGURABLE, BROKER_LOGGER, CLIENT_METRICS)
+_TYPES: Final = (*CONFIGURABLE, BROKER_LOGGER)
 
 
 async def handle(
@@ -31,7 +31,7 @@ async def handle(
 ) -> ListConfigResourcesResponse:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     wanted = request.resource_types
-    types = {CLIENT_METRICS} if wanted is None else set(wanted) or set(_TYPES)
+    types = {int(ResourceType.CLIENT_METRICS)} if wanted is None else set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []
     if types <= set(_TYPES):
         for resource_type in sorted(types):
@@ -51,9 +51,7 @@ def _names(image: ClusterImage, resource_type: int) -> Iterable[str]:
     match resource_type:
         case ResourceType.TOPIC:
             return image.topics
-        case ResourceType.GROUP:
-            return image.configured(ResourceType.GROUP)
-        case _ if resource_type == CLIENT_METRICS:
-            return ()
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+            return image.configured(ResourceType(resource_type))
         case _:
             return map(str, image.brokers)

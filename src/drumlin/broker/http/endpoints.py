@@ -27,6 +27,7 @@ from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.loop.garbage import making_many
 from drumlin.broker.loop.measures import Measure, Metrics, Source
 from drumlin.broker.metrics.certificates import begin_to_measure_certificates
+from drumlin.broker.metrics.clients import begin_to_measure_clients
 from drumlin.broker.metrics.clock import measure_clock
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
@@ -35,7 +36,8 @@ from drumlin.broker.metrics.groups import Coordinating, Groups
 from drumlin.broker.metrics.logs import begin_to_measure_logs
 from drumlin.broker.metrics.process import begin_to_measure_process
 from drumlin.broker.metrics.replication import measure_replication
-from drumlin.broker.metrics.traffic import Listening, begin_to_measure_traffic
+from drumlin.broker.metrics.traffic import Listening, Serving, begin_to_measure_traffic
+from drumlin.broker.telemetry.client_telemetry import Receiving
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
@@ -60,7 +62,7 @@ class Holding(Listening, Protocol):
     def certificates(self) -> Mapping[str, Secret]: ...
 
 
-class Operated(Coordinating, Protocol):
+class Operated(Coordinating, Receiving, Serving, Protocol):
     """The parts of a broker that its operator can inspect or trigger."""
 
     cleaning: Cleaning
@@ -85,6 +87,7 @@ class Endpoints:
         groups = Groups(broker)
         self.metrics.add_prepared(groups.prepare, groups.begin)
         self.metrics.add_begun(lambda: begin_to_measure_process(broker.server.request_memory_bytes))
+        self.metrics.add_begun(lambda: begin_to_measure_clients(broker))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()

@@ -45,6 +45,7 @@ _LOG_INTERVAL_S: Final = 1.0
 _STARVED_INTERVAL_S: Final = 60.0
 _LONGEST_WITHIN_S: Final = 60.0
 _FRAMES_SHOWN: Final = 12
+_NO_TURN: Final = (0.0, "")
 _PREFIX: Final = "drumlin_event_loop_"
 _SOURCES: Final = Path(__file__).parents[3]
 
@@ -106,7 +107,15 @@ class LoopWatch:
             Kind.GAUGE,
             "The longest turn of the last minute or two: the most that anything had to wait.",
             (),
-            (Sample((), selector.longest_s(time.monotonic())),),
+            (Sample((), selector.longest(time.monotonic())[0]),),
+        )
+        took_s, code = selector.longest(time.monotonic())
+        yield Measure(
+            f"{_PREFIX}longest_turn_code_seconds",
+            Kind.GAUGE,
+            "The same, with the function that was running, if it was seen.",
+            ("code",),
+            (Sample((code,), took_s),),
         )
 
     def _look(self, loop_thread: int) -> None:
@@ -123,7 +132,7 @@ class LoopWatch:
                 continue
             frame = sys._current_frames().get(loop_thread)
             if frame is not None and selector.began == began:
-                selector.place = (began, place_of(frame))
+                selector.place = (began, place_of(frame), culprit_of(frame))
                 noted = began
 
 
@@ -162,11 +171,13 @@ class _TimingSelector(selectors.DefaultSelector):
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
         self.counts_from = math.inf  # before this time, no client waits for a turn
-        self.place: tuple[float, str] | None = None  # when the turn began, and the code seen in it
+        #: When the turn began, the code seen in it, and the function that it is of.
+        self.place: tuple[float, str, str] | None = None
         self.worked_s: float | None = None  # the loop's processor time, read between turns
         self.queued_s: Callable[[], float | None] = lambda: None
         self.queued_before_s: float | None = None  # read between turns, too
-        self._longest_s = [0.0, 0.0]  # in this minute, and in the one before
+        #: The longest turn, and its code, in this minute, and in the one before.
+        self._longest: list[tuple[float, str]] = [_NO_TURN, _NO_TURN]
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
         self._logged_at = self._starved_at = 0.0
@@ -209,20 +220,20 @@ class _TimingSelector(selectors.DefaultSelector):
                 events.append((key, mask & key.events))
         return events
 
-    def longest_s(self, now: float) -> float:
-        """The longest turn of this minute and the one before."""
-        if now - self._minute > 2 * _LONGEST_WITHIN_S:
-            return 0.0
-        return max(self._longest_s)
+    def longest(self, now: float) -> tuple[float, str]:
+        """The longest turn of this minute and the one before, and its code, if it was seen."""
+        return _NO_TURN if now - self._minute > 2 * _LONGEST_WITHIN_S else max(self._longest)
 
     def _count(self, began: float, took_s: float) -> None:
         for number, step in enumerate(_STEPS_S):
             self.slow_turns[number] += took_s > step
         if began - self._minute > _LONGEST_WITHIN_S:
             is_next = began - self._minute <= 2 * _LONGEST_WITHIN_S
-            self._longest_s = [0.0, self._longest_s[0] if is_next else 0.0]
+            self._longest = [_NO_TURN, self._longest[0] if is_next else _NO_TURN]
             self._minute = began
-        self._longest_s[0] = max(self._longest_s[0], took_s)
+        is_seen = self.place is not None and self.place[0] == began
+        code = self.place[2] if self.place is not None and is_seen else ""
+        self._longest[0] = max(self._longest[0], (took_s, code))
         if took_s > SLOW_S:
             self._log_slow(began, took_s)
 
@@ -260,6 +271,19 @@ class _TimingSelector(selectors.DefaultSelector):
         )
         self._starved_at, self._starved = began, 0
         return True
+
+
+def culprit_of(frame: FrameType) -> str:
+    """The innermost function of Drumlin's that a thread runs, else the innermost of all; without
+    its line, so that there are few.
+    """
+    ours: FrameType | None = frame
+    while ours is not None:
+        path = Path(ours.f_code.co_filename)
+        if path.is_relative_to(_SOURCES):
+            return f"{ours.f_code.co_qualname} ({path.relative_to(_SOURCES)})"
+        ours = ours.f_back
+    return f"{frame.f_code.co_qualname} ({Path(frame.f_code.co_filename).name})"
 
 
 def place_of(frame: FrameType | None) -> str:

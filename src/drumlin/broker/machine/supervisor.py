@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from drumlin.broker.configs.config_changes import take_over_stored_configs
+from drumlin.broker.log_lines.forms import Form, say
 from drumlin.broker.login.machine_secret import new_secret
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.usages import relay
@@ -47,7 +47,8 @@ def run(
 
     `told`: a further message to print once all are ready.
     """
-    prepare_process(log_level, "server")
+    form = Form.of(properties)
+    prepare_process(log_level, form, "server")
     try:
         config = BrokerConfig.load(properties, brokers)
         check_machine(config, brokers)
@@ -56,7 +57,7 @@ def run(
         return asyncio.run(_Server(config, configs, each, log_level, told).run())
     except (ConfigError, StartFailed, NotStarted, KafkaError) as error:
         if str(error):  # if empty, the broker has logged the error
-            print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
+            say(form, str(error))
         return _EXIT_FAILED
 
 

@@ -16,6 +16,7 @@ import sys
 from typing import Any, Final
 
 from drumlin.broker.http.message import Request
+from drumlin.broker.log_lines.forms import Form, say
 from drumlin.broker.login.machine_secret import MachineSecret
 from drumlin.broker.machine.greeting import (
     EXIT_FAILED,
@@ -52,13 +53,14 @@ def main(node_id: int, descriptor: int) -> int:
     except EOFError:
         return EXIT_FAILED
     _die_with(greeting.parent)
-    prepare_process(greeting.log_level, f"broker {node_id}")
+    form, name = Form.of(greeting.properties), f"broker {node_id}"
+    prepare_process(greeting.log_level, form, name)
     try:
         config = BrokerConfig.load(greeting.properties, greeting.brokers)
         member = _Member(config, sock, greeting)
         run_broker(config, member.tell_ready, member.machine, [signal.SIGTERM])
     except (ConfigError, StartFailed) as error:
-        print(f"drumlin server: broker {node_id}: {error}", file=sys.stderr)  # noqa: T201
+        say(form, str(error), process=name)
         return EXIT_FAILED
     return 0
 

@@ -1,4 +1,4 @@
-"""Measures of the process: version, processor time, memory, disks, descriptors, threads."""
+"""Measures of the process: version, processor time, memory, disks, descriptors, threads, log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from drumlin.broker.log_lines.forms import LEVELS
+from drumlin.broker.log_lines.repeats import LINES
 from drumlin.broker.loop.measures import Kind, Measure, Sample, Source
 from drumlin.version import __version__
 
@@ -22,6 +24,16 @@ _DISK: Final = {
         "Bytes that were written, or are to be, to disks.",
     ),
 }
+_STATUS: Final = Path("/proc/self/status")
+#: Linux's names -> ours.
+_KINDS_OF_MEMORY: Final = {
+    "RssAnon": "anonymous",
+    "RssFile": "file",
+    "RssShmem": "shared",
+    "VmSwap": "swapped",
+}
+#: Levels that have a counter before there is a line.
+_FAULTS: Final = ("WARNING", "ERROR", "CRITICAL")
 
 
 def begin_to_measure_process(request_memory_bytes: int) -> Source:
@@ -54,6 +66,8 @@ def begin_to_measure_process(request_memory_bytes: int) -> Source:
         yield Measure(
             "drumlin_build_info", Kind.GAUGE, "1.", ("version",), (Sample((__version__,), 1.0),)
         )
+        yield from _of_lines()
+        yield _of_memory()
 
     return measure
 
@@ -64,3 +78,37 @@ def _told_by_linux() -> dict[str, float]:
     except OSError:  # not Linux, or not allowed
         return {}
     return {name: float(value) for name, _, value in (line.partition(": ") for line in lines)}
+
+
+def _of_memory() -> Measure:
+    """The memory by what it holds: that of files is the system's, which can take it back."""
+    sizes = dict[str, float]()
+    for line in _STATUS.read_text().splitlines() if _STATUS.exists() else ():
+        name, _, rest = line.partition(":")
+        if name in _KINDS_OF_MEMORY:
+            sizes[_KINDS_OF_MEMORY[name]] = 1024.0 * int(rest.split()[0])
+    return Measure(
+        "drumlin_process_memory_bytes",
+        Kind.GAUGE,
+        "Memory of the process: its own, of mapped files, shared with others, swapped.",
+        ("kind",),
+        tuple(Sample((kind,), size) for kind, size in sizes.items()),
+    )
+
+
+def _of_lines() -> Iterator[Measure]:
+    counts = {**dict.fromkeys(_FAULTS, 0), **LINES.lines}
+    yield Measure(
+        "drumlin_logged_lines",
+        Kind.COUNTER,
+        "Lines of this process's log, written or left out.",
+        ("level",),
+        tuple(Sample((LEVELS.get(level, level),), float(count)) for level, count in counts.items()),
+    )
+    yield Measure(
+        "drumlin_logged_lines_left_out",
+        Kind.COUNTER,
+        "Warnings and errors that were counted and not written, as they repeat.",
+        (),
+        (Sample((), float(LINES.left_out)),),
+    )

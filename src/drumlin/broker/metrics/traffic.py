@@ -1,4 +1,6 @@
-"""Measures of traffic: requests and connections by listener, bytes and records by topic."""
+"""Measures of traffic: requests and connections by listener, bytes and records by topic, throttled
+time by client.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Final, Protocol
 from drumlin.broker.loop.measures import INFINITE, SUM, Kind, Measure, Sample, Source
 from drumlin.broker.net.connection import Connection
 from drumlin.broker.parts.parts import BrokerData
+from drumlin.broker.quotas.client_quotas import ClientQuotas
 from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.broker.traffic.request_counts import STEPS_S, ApiCounts
 from drumlin.broker.traffic.topic_counts import TopicCounts, TrafficByTopic
@@ -90,6 +93,8 @@ class Listening(Protocol):
 class Serving(BrokerData, Protocol):
     """The parts of a broker that have traffic."""
 
+    client_quotas: ClientQuotas
+
     @property
     def server(self) -> Listening: ...
 
@@ -105,6 +110,8 @@ def begin_to_measure_traffic(broker: Serving) -> Source:
         received[connection.listener] += connection.received_bytes
         sent[connection.listener] += connection.sent_bytes
 
+    throttled = broker.client_quotas.throttled.seconds()
+
     def measure() -> Iterator[Measure]:
         yield from _of_listeners(listeners)
         yield _counter(
@@ -113,6 +120,12 @@ def begin_to_measure_traffic(broker: Serving) -> Source:
         yield _counter("network_sent_bytes", "Bytes sent to clients.", ("listener",), sent)
         yield from _of_apis(listeners)
         yield from _of_topics(topics)
+        yield _of_labels(
+            "throttled_seconds",
+            "Time for which quotas have throttled a client.",
+            ("user", "client_id"),
+            throttled.items(),
+        )
 
     return measure
 

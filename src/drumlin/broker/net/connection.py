@@ -26,7 +26,7 @@ from typing import Final, Protocol
 
 from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, release
 from drumlin.broker.net.channel import Channel
-from drumlin.broker.net.door import Door
+from drumlin.broker.net.door import UNKNOWN_SOFTWARE, Door
 from drumlin.broker.net.muting import Muting
 from drumlin.broker.net.outbox import Outbox, Wanted
 from drumlin.broker.net.request_memory import RequestMemory
@@ -119,6 +119,7 @@ class Connection:
         self._muted = Muting(self._unmuted, router.unmuted)
         #: Whether another broker replicates over this connection.
         self.is_replicas = False
+        self.software = UNKNOWN_SOFTWARE
         #: The session of requests; its principal is NOBODY until the peer is authenticated.
         self.session = Session(NOBODY, channel.peer_host, door.listener)
         self.closed = False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from drumlin.broker.net.channel import Channel
 from drumlin.broker.traffic.listener_counts import ListenerCounts
+
+#: Name and version of software that does not tell them (KIP-511), in Kafka's words.
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
 class Door(Protocol):

@@ -11,6 +11,7 @@ from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, Entity, quotas_i
 from drumlin.broker.quotas.mutations import MutationQuota
 from drumlin.broker.quotas.rate import Window
 from drumlin.broker.quotas.rate_quota import RateQuota
+from drumlin.broker.quotas.throttled import ThrottledTime
 from drumlin.broker.quotas.untold import Untold, Used
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.metadata.store.changes import Change, ConfigsChanged
@@ -40,6 +41,9 @@ class ClientQuotas:
             )
         )
         self.connections = ConnectionRates(window)
+        self.throttled = ThrottledTime(
+            config.drumlin_metrics_clients, config.drumlin_metrics_clients_max
+        )
         self._of_requests: dict[str, RateQuota | MutationQuota] = {
             "producer_byte_rate": self.produced,
             "consumer_byte_rate": self.fetched,

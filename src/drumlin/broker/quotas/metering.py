@@ -119,18 +119,19 @@ class Meter:
         if self._api == _PRODUCE:
             throttle_ms = quotas.produced.record(*client, self._frame_bytes, now_ms)
         if parts is None:
-            self._mute(throttle_ms)
+            self._mute(throttle_ms, client, now_ms)
             return None
         percent = self.spent_ns / _NS_PER_PERCENT
         throttle_ms = max(throttle_ms, quotas.request_time.record(*client, percent, now_ms))
         told_ms = throttle_ms_in(self._api, header.api_version, parts)
-        self._mute(max(throttle_ms, told_ms))
+        self._mute(max(throttle_ms, told_ms), client, now_ms)
         if throttle_ms <= told_ms:
             return parts
         return with_throttle_ms(self._api, header.api_version, parts, throttle_ms)
 
-    def _mute(self, throttle_ms: int) -> None:
+    def _mute(self, throttle_ms: int, client: tuple[str, str], now_ms: int) -> None:
         connection = self._connection
         connection.mute(throttle_ms)
         if throttle_ms:
             connection.counts.of_key(self._header.api_key).throttled_s += throttle_ms / 1000
+            self._quotas.throttled.add(client, throttle_ms / 1000, now_ms)

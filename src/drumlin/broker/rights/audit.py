@@ -18,6 +18,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from drumlin.broker.log_lines.forms import AUDIT_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -151,4 +153,5 @@ def _write(event: str, level: int, **values: Any) -> None:
         for name, value in values.items()
     }
     tell = _AUDIT.info if level == logging.INFO else _AUDIT.debug
-    tell("%s", json.dumps({"event": event, **shown}))
+    fields = {"event": event, **shown}
+    tell("%s", json.dumps(fields), extra={AUDIT_FIELDS: fields})

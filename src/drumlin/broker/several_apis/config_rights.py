@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
+from drumlin.broker.configs.config_changes import BROKER_LOGGER
 from drumlin.broker.context import RequestContext
 from drumlin.broker.rights.acls import Kind, Operation
 from drumlin.metadata.image import ResourceType
 
-_OF_CLUSTER = frozenset({ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS})
+_OF_CLUSTER = frozenset({ResourceType.BROKER, BROKER_LOGGER, ResourceType.CLIENT_METRICS})
 
 
 def require_config_right(

@@ -59,6 +59,7 @@ from drumlin.broker.start.startup import (
     open_logs,
     open_metadata,
 )
+from drumlin.broker.telemetry.client_telemetry import ClientTelemetry
 from drumlin.broker.topics.state_topics import StateLogs, state_topic
 from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.broker.traffic.topic_counts import TrafficByTopic
@@ -132,6 +133,7 @@ class Broker:
             metadata.image.has_partition_of,
             metadata.partition_count,
         )
+        self.telemetry = ClientTelemetry(config, clock, self.threads.making, secret is not None)
         self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)
         self.share_state.when_renewed(self.shares.forget)
         self.coordinators: dict[str, StateCoordinator] = {
@@ -268,6 +270,8 @@ class Broker:
             metadata.on_change(self._follow_quotas)
             self.client_quotas.learn(metadata.image)
             self.quotas = self.client_quotas.active
+            metadata.on_change(self.telemetry.on_change)
+            self.telemetry.learn(metadata.image)
             metadata.on_change(self.peers.on_change)
             metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()

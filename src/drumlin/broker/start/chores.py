@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.log_lines.repeats import LINES
 from drumlin.broker.login.delegation_tokens import DelegationTokens, remove_over
 from drumlin.broker.login.renewal import Renewal
 from drumlin.broker.loop.cycles import Cycles
@@ -83,6 +84,7 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     )
     cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
     cycles.every(_SECOND_MS, "audit level", AUDIT.look_at_level, first_after_ms=0)
+    cycles.every(_SECOND_MS, "lines left out", LINES.tell_left_out)
     cycles.every(_SECOND_MS, "certificates", broker.renewal.look)
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 

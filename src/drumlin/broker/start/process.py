@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from drumlin.broker.log_lines.forms import Form, say
 from drumlin.broker.loop.garbage import GarbageCollection
 from drumlin.broker.loop.loop_watch import LoopWatch
 from drumlin.broker.start.announcements import announce_ready, announce_stopping
@@ -44,7 +44,8 @@ def run(properties: Mapping[str, str], log_level: str = "INFO", told: str = "") 
     With TLS, SIGHUP makes it read its certificates again. `told`: a further message to print
     once the broker is ready.
     """
-    prepare_process(log_level)
+    form = Form.of(properties)
+    prepare_process(log_level, form)
     try:
         config = BrokerConfig.load(properties)
         if not config.zookeeper_connect and has_folders(config):
@@ -52,7 +53,7 @@ def run(properties: Mapping[str, str], log_level: str = "INFO", told: str = "") 
                 move_partitions(config, 1)
         run_broker(config, lambda broker: _tell_ready(config, broker, told))
     except (ConfigError, StartFailed) as error:
-        print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
+        say(form, str(error))
         return 1
     return 0
 

@@ -17,6 +17,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from drumlin.broker.log_lines.forms import Form, formatter, log_what_is_printed
+from drumlin.broker.log_lines.repeats import LINES
 from drumlin.broker.rights.session import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -44,21 +46,20 @@ _MAPPED_FROM_BYTES: Final = 4 << 20
 _FLEETING: Final = "/tmp"  # noqa: S108
 
 
-def prepare_process(log_level: str, name: str = "") -> None:
-    """Set up logging, limits and memory. Log lines begin with `name`."""
-    _set_up_logging(log_level, name)
+def prepare_process(log_level: str, form: Form, name: str = "") -> None:
+    """Set up logging, limits and memory. Log lines have `name`."""
+    _set_up_logging(log_level, form, name)
     _raise_descriptor_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-def _set_up_logging(level: str, name: str) -> None:
-    said = f"[{name}] " if name else ""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level,
-        format=f"%(asctime)s %(levelname)-7s {said}%(name)s: %(message)s",
-    )
+def _set_up_logging(level: str, form: Form, name: str) -> None:
+    LINES.setStream(sys.stderr)
+    LINES.setFormatter(formatter(form, name))
+    logging.basicConfig(level=level, handlers=[LINES])
+    if form is Form.JSON:
+        log_what_is_printed()
 
 
 def _raise_descriptor_limit() -> None:

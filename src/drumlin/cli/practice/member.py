@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -175,8 +176,17 @@ class Member:
             log.seek(max(log_size_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
             lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()
         written = [line.strip() for line in lines if line.strip()]
-        why = written[-1].removeprefix("drumlin server: ") if written else _how(code)
+        why = _text_of(written[-1]) if written else _how(code)
         return f"{why} (see {self.program.log_file})"
+
+
+def _text_of(line: str) -> str:
+    """What a line of a log says, in either form (`broker/log_lines/forms.py`)."""
+    with contextlib.suppress(ValueError):
+        fields = json.loads(line)
+        if isinstance(fields, dict) and isinstance(fields.get("message"), str):
+            return str(fields["message"])
+    return line.removeprefix("drumlin server: ")
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -39,6 +39,18 @@ class BrokerHttp:
         """Post JSON and return the answer, without a timeout. Raises as `get`."""
         return self._ask("POST", path, json.dumps(body).encode(), None)
 
+    def state(self, path: str, timeout_s: float) -> tuple[bool, dict[str, Any]]:
+        """Whether the server is as `path` asks (200, not 503), and what it says of that.
+
+        Raises:
+            Failure: the server does not answer, or it cannot say.
+        """
+        status, answer = self._answer("GET", path, None, timeout_s)
+        is_state = status == http.client.SERVICE_UNAVAILABLE and "error" not in answer
+        if status != http.client.OK and not is_state:
+            raise Failure(str(answer.get("error", f"{self.where}: not a Drumlin broker")))
+        return status == http.client.OK, answer
+
     def text(self, path: str) -> str:
         """Get the text at `path`. Raises as `get`."""
         status, content = self._exchange("GET", path, None, _LOOK_S)
@@ -47,15 +59,22 @@ class BrokerHttp:
         return content.decode(errors="replace")
 
     def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> Any:
+        status, answer = self._answer(method, path, body, timeout_s)
+        if status != http.client.OK:
+            raise Failure(answer.get("error") or f"{self.where}: not a Drumlin broker")
+        return answer
+
+    def _answer(
+        self, method: str, path: str, body: bytes | None, timeout_s: float | None
+    ) -> tuple[int, dict[str, Any]]:
         status, content = self._exchange(method, path, body, timeout_s)
         try:
             answer = json.loads(content)
         except ValueError as error:
             raise Failure(f"{self.where}: not a Drumlin broker") from error
-        if status != http.client.OK or not isinstance(answer, dict):
-            message = answer.get("error") if isinstance(answer, dict) else None
-            raise Failure(message or f"{self.where}: not a Drumlin broker")
-        return answer
+        if not isinstance(answer, dict):
+            raise Failure(f"{self.where}: not a Drumlin broker")
+        return status, answer
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, timeout_s: float | None

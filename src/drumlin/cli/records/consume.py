@@ -261,7 +261,8 @@ def _check_nothing() -> None:
 def _values(registry: str | None, command_config: Path | None) -> RegistryValues | None:
     if registry is None:
         return None
-    from drumlin.cli.records.registry_values import RegistryValues, registry_of
+    from drumlin.cli.reach.schema_registry import registry_of
+    from drumlin.cli.records.registry_values import RegistryValues
 
     return RegistryValues(registry_of(registry, command_config))
 

@@ -236,7 +236,7 @@ def _encoder(
 ) -> Encode | None:
     if registry is None or schema is None:
         return None
-    from drumlin.cli.records.registry_values import registry_of
+    from drumlin.cli.reach.schema_registry import registry_of
     from drumlin.cli.records.schema_encoding import encoder_by
 
     return encoder_by(registry_of(registry, command_config), schema, topic)

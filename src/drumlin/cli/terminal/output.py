@@ -8,8 +8,6 @@ in a readable form. Nothing here knows Kafka.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +15,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from drumlin.client.values.json_text import json_text
 
 if TYPE_CHECKING:  # loaded only for output on a terminal
     from rich.progress import TaskID
@@ -111,28 +111,12 @@ def show_file(path: Path, records: int, as_json: bool) -> None:
 
 def show_json(value: Any) -> None:
     """One JSON document."""
-    print(json.dumps(value, indent=2, default=_json_default, ensure_ascii=False))
+    print(json_text(value, indent=2))
 
 
 def json_line(value: Any) -> str:
     """One compact JSON document without its newline, for streams of them."""
-    return json.dumps(value, default=_json_default, ensure_ascii=False)
-
-
-def _json_default(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes_to_json(bytes(value))
-    if isinstance(value, set | frozenset | tuple):
-        return list(value)
-    return str(value)
-
-
-def bytes_to_json(data: bytes) -> str | dict[str, str]:
-    """Bytes as text if they are text, else as `{"base64": …}`: nothing is lost either way."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    return json_text(value)
 
 
 def plain(value: Any) -> str:

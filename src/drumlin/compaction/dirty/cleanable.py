@@ -53,6 +53,8 @@ class Cleanable(NamedTuple):
     is_checkpoint_invalid: bool
     #: The earliest delete horizon of the clean part; None if unknown.
     delete_horizon_ms: int | None = None
+    #: Of closed segments that cannot be cleaned yet.
+    uncleanable_bytes: int = 0
 
     def has_deletions_to_drop(self, now_ms: int, *, if_unknown: bool = False) -> bool:
         """Whether tombstones or markers of the clean part can be removed now.
@@ -107,6 +109,7 @@ def cleanable(
         overdue_ms,
         is_invalid,
         facts.delete_horizon_ms,
+        sum(each.size for each in sealed) - clean - dirty,
     )
 
 

@@ -41,6 +41,7 @@ def describe_status(
         "log_dir": log_dir,
         "tail_bytes": cleanable.clean_bytes,
         "head_bytes": cleanable.cleanable_bytes,
+        "uncleanable_bytes": cleanable.uncleanable_bytes,
         "dirty_ratio": cleanable.dirty_ratio,
         "first_dirty_offset": cleanable.first_dirty_offset,
         "first_uncleanable_offset": cleanable.first_uncleanable_offset,

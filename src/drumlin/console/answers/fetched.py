@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.fetch import fetch
 from drumlin.peer.options import Isolation
+from drumlin.records.batch.batch import Buffer
 from drumlin.records.plain.bodies import Selection, select_bodies
 from drumlin.records.plain.record import Record, iterate_body
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
@@ -45,7 +46,19 @@ async def fetch_piece(
 def decoded(
     piece: PartitionFetch, start_offset: int, end_offset: int, containing: bytes = b""
 ) -> Iterator[Record]:
-    """The records of a piece within these offsets, one at a time. Blocks.
+    """The records of a piece within these offsets; see `decoded_bytes`."""
+    aborted = piece.aborted_transactions
+    return decoded_bytes(piece.records, aborted, start_offset, end_offset, containing)
+
+
+def decoded_bytes(
+    records: Buffer,
+    aborted: Sequence[tuple[int, int]],
+    start_offset: int,
+    end_offset: int,
+    containing: bytes = b"",
+) -> Iterator[Record]:
+    """The records in fetched bytes within these offsets, one at a time. Blocks.
 
     Batches without the bytes `containing` anywhere are left out, which is much quicker than
     decoding them.
@@ -56,10 +69,10 @@ def decoded(
     selection = Selection(
         start_offset,
         end_offset,
-        piece.aborted_transactions,
+        aborted,
         decompressed_bytes_max=_DECOMPRESSED_BYTES_MAX,
     )
-    for body in select_bodies(piece.records, selection):
+    for body in select_bodies(records, selection):
         encoded = bytes(memoryview(body.source)[body.start : body.end])
         if containing not in encoded:
             continue

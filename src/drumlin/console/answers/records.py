@@ -10,6 +10,7 @@ from drumlin.client.read.log_bounds import LogBounds, bounds_of
 from drumlin.client.read.offsets import list_offsets
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.by_schema import BySchema
 from drumlin.console.answers.fetched import TimeLimit, decoded, fetch_piece
 from drumlin.console.answers.shown_records import shown_bytes, shown_record
 from drumlin.console.answers.topics import existing_topic
@@ -39,6 +40,7 @@ async def records(
     start: int | str | Milliseconds,
     cut: Cut,
     isolation: Isolation,
+    by_schema: BySchema,
 ) -> Answer:
     """The records from `start` on: an offset, a time, "earliest", or "latest" for the last ones.
 
@@ -46,7 +48,7 @@ async def records(
     An offset outside the log stands for the nearest one.
     """
     log = await bounds(connections, place, isolation)
-    first = await _first_offset(connections, place, start, log, cut.records, isolation)
+    first = await first_offset(connections, place, start, log, cut.records, isolation)
     limit = TimeLimit(_READING_S)
     rows: list[Answer] = []
     offset, size = first, 0
@@ -56,13 +58,14 @@ async def records(
         if end is None:
             break
         more, stopped_at = await asyncio.to_thread(
-            _take, piece, (offset, log.end_offset), cut, (len(rows), size), limit
+            _take, piece, (offset, log.end_offset), cut, (len(rows), size), limit, by_schema
         )
         rows += more
         size += sum(map(shown_bytes, more))
         offset = end if stopped_at is None else stopped_at
         if limit.is_over:
             break
+    await by_schema.show(cut.field_bytes)
     return {
         "topic": place.topic,
         "partition": place.partition,
@@ -89,7 +92,7 @@ async def bounds(
     return (await bounds_of(connections, [place], isolation))[place]
 
 
-async def _first_offset(
+async def first_offset(
     connections: BrokerConnections,
     place: TopicPartition,
     start: int | str | Milliseconds,
@@ -97,6 +100,7 @@ async def _first_offset(
     count: int,
     isolation: Isolation,
 ) -> int:
+    """The offset of a place; "latest" stands for `count` offsets before the end."""
     if isinstance(start, int):
         return log.clamp(start)
     if isinstance(start, Milliseconds):
@@ -106,7 +110,12 @@ async def _first_offset(
 
 
 def _take(
-    piece: PartitionFetch, span: tuple[int, int], cut: Cut, had: tuple[int, int], limit: TimeLimit
+    piece: PartitionFetch,
+    span: tuple[int, int],
+    cut: Cut,
+    had: tuple[int, int],
+    limit: TimeLimit,
+    by_schema: BySchema,
 ) -> tuple[list[Answer], int | None]:
     """The rows of a piece, and the offset of the first one that was left, if one was."""
     rows: list[Answer] = []
@@ -114,7 +123,7 @@ def _take(
     for record in decoded(piece, *span):
         if count == cut.records or size >= _ANSWER_BYTES or (rows and limit.is_over):
             return rows, record.offset
-        row = shown_record(record, cut.field_bytes)
+        row = by_schema.take(shown_record(record, cut.field_bytes), record)
         rows.append(row)
         count += 1
         size += shown_bytes(row)

@@ -7,6 +7,7 @@ from typing import Final
 
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.by_schema import BySchema
 from drumlin.console.answers.fetched import TimeLimit, decoded, fetch_piece
 from drumlin.console.answers.records import Cut, bounds
 from drumlin.console.answers.shown_records import shown_bytes, shown_record
@@ -37,6 +38,7 @@ async def search(
     before: int | None,
     cut: Cut,
     isolation: Isolation,
+    by_schema: BySchema,
 ) -> Answer:
     """The records of a key before an offset, from the newest to the oldest.
 
@@ -53,7 +55,9 @@ async def search(
     window, size = _WINDOW, 0
     while end > log.start_offset and size < _ANSWER_BYTES and not limit.is_over:
         begin = max(log.start_offset, end - window)
-        found = await _window(connections, place, (begin, end), key, cut.field_bytes, isolation)
+        found = await _window(
+            connections, place, (begin, end), key, cut.field_bytes, isolation, by_schema
+        )
         if found is None:
             window = max((end - begin) // _WINDOW_GROWTH, 1)
             continue
@@ -66,6 +70,7 @@ async def search(
         end, window = begin, min(window * _WINDOW_GROWTH, _WINDOW_MAX)
         if len(rows) == cut.records:
             break
+    await by_schema.show(cut.field_bytes)
     partitions = len(connections.view.topics[place.topic].partitions)
     return {
         "topic": place.topic,
@@ -85,6 +90,7 @@ async def _window(
     key: bytes,
     cut_bytes: int,
     isolation: Isolation,
+    by_schema: BySchema,
 ) -> list[Answer] | None:
     """The key's records in a span of offsets, in order; None if it holds too many bytes."""
     offset, end_offset = span
@@ -100,7 +106,7 @@ async def _window(
         read += len(piece.records)
         if read > _WINDOW_BYTES and end < end_offset and not is_smallest:
             return None
-        more = await asyncio.to_thread(_matching, piece, span, key, cut_bytes, limit)
+        more = await asyncio.to_thread(_matching, piece, span, key, cut_bytes, limit, by_schema)
         if more is None or sum(map(shown_bytes, more + rows)) > _ANSWER_BYTES:
             if is_smallest:
                 where = f"topic {place.topic!r} partition {place.partition}"
@@ -112,12 +118,17 @@ async def _window(
 
 
 def _matching(
-    piece: PartitionFetch, span: tuple[int, int], key: bytes, cut_bytes: int, limit: TimeLimit
+    piece: PartitionFetch,
+    span: tuple[int, int],
+    key: bytes,
+    cut_bytes: int,
+    limit: TimeLimit,
+    by_schema: BySchema,
 ) -> list[Answer] | None:
     rows = []
     for record in decoded(piece, *span, containing=key):
         if record.key == key:
-            rows.append(shown_record(record, cut_bytes))
+            rows.append(by_schema.take(shown_record(record, cut_bytes), record))
         if limit.is_over:
             return None
     return rows

@@ -9,6 +9,7 @@ from base64 import b64encode
 from typing import Final
 
 from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.by_schema import by_schema
 from drumlin.records.plain.record import Record
 
 _HEADERS_MAX: Final = 100
@@ -37,7 +38,12 @@ def shown_bytes(row: Answer) -> int:
     """About the size of a shown record in an answer."""
     fields = [row["key"], row["value"], *(each["value"] for each in row["headers"])]
     names = sum(len(each["name"]) for each in row["headers"])
+    names += sum(len(each.get("text", "")) for each in _by_schema(row))
     return 200 + names + sum(len(each["base64"]) for each in fields if each is not None)
+
+
+def _by_schema(row: Answer) -> list[Answer]:
+    return [row[each] for each in map(by_schema, ("key", "value")) if each in row]
 
 
 def _shown_time(timestamp_ms: int) -> int | str:

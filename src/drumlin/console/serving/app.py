@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from drumlin.console import page
+from drumlin.console.apart.process import Apart
 from drumlin.console.serving.asked import Answers, Ask
 from drumlin.console.serving.failures import refused, response_to
 from drumlin.console.serving.guard import Guard
@@ -45,7 +46,8 @@ def application(settings: Settings) -> ASGIApp:
     """The console as an ASGI application."""
     sessions = Sessions()
     logins = Logins(settings, sessions)
-    answers = Answers(settings.operators)
+    apart = Apart(settings.registry)
+    answers = Answers(settings.operators, apart)
 
     def answering(ask: Ask, seconds: float) -> Endpoint:
         return _failing_softly(_answering(ask, logins, sessions, seconds))
@@ -68,7 +70,7 @@ def application(settings: Settings) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with sessions.swept():
+        async with sessions.swept(), apart.ended():
             yield
 
     return Guard(Starlette(routes=routes, lifespan=lifespan), settings.allowed_hosts)

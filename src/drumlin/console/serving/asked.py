@@ -8,8 +8,10 @@ from typing import Final
 
 from starlette.requests import Request
 
+from drumlin.client.read.conditions import parse_conditions
 from drumlin.console.answers.access import access
 from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.by_schema import BySchema
 from drumlin.console.answers.cluster import cluster
 from drumlin.console.answers.compaction import Operator, compaction, simulation
 from drumlin.console.answers.configs import broker_configs, topic_configs
@@ -22,6 +24,8 @@ from drumlin.console.answers.records import CUT_BYTES_MAX, LIMIT_MAX, Cut, recor
 from drumlin.console.answers.search import search
 from drumlin.console.answers.topics import topic, topics
 from drumlin.console.answers.transactions import transactions
+from drumlin.console.apart.filtering import filter_records
+from drumlin.console.apart.process import Apart
 from drumlin.console.changes.produce import produce
 from drumlin.console.changes.record import new_record
 from drumlin.console.changes.reset import plan, reset, target_of
@@ -45,6 +49,8 @@ from drumlin.peer.broker_connections import BrokerConnections
 _READS_AT_ONCE: Final = 2
 _PARTITION_MAX: Final = 2**31 - 1
 _TOPICS_MAX: Final = 20
+_CONDITIONS_MAX: Final = 10
+_CONDITION_CHARACTERS_MAX: Final = 500
 
 Ask = Callable[[Request, BrokerConnections], Awaitable[Answer]]
 
@@ -52,7 +58,8 @@ Ask = Callable[[Request, BrokerConnections], Awaitable[Answer]]
 class Answers:
     """What a console can be asked: `asks` by GET, and by POST what causes work, and `changes`."""
 
-    def __init__(self, operators: Sequence[Operator]) -> None:
+    def __init__(self, operators: Sequence[Operator], apart: Apart) -> None:
+        self._apart = apart
         self._operators = operators
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
         self._simulations = asyncio.Semaphore(1)
@@ -64,6 +71,7 @@ class Answers:
             "configs": lambda r, c: topic_configs(c, text(r, "topic")),
             "records": self._records,
             "search": self._search,
+            "filter": self._filter,
             "groups": lambda r, c: groups(c, text(r, "containing", "")),
             "group": lambda r, c: group(c, text(r, "group")),
             "transactions": lambda _, c: transactions(c),
@@ -104,7 +112,8 @@ class Answers:
         name, partition = given_text("topic", given.get("topic")), given.get("partition")
         if partition is not None:
             partition = whole("partition", partition, 0, _PARTITION_MAX)
-        return await produce(connections, name, partition, await new_record(given, None))
+        encode = self._apart.encode if self._apart.has_registry else None
+        return await produce(connections, name, partition, await new_record(given, encode))
 
     async def _plan(self, request: Request, connections: BrokerConnections) -> Answer:
         target, topics = target_of(text(request, "to")), texts(request, "topic", _TOPICS_MAX)
@@ -117,13 +126,27 @@ class Answers:
     async def _records(self, request: Request, connections: BrokerConnections) -> Answer:
         where, begin, which = place(request), start(request), isolation(request)
         async with self._reads:
-            return await records(connections, where, begin, _cut(request), which)
+            return await records(connections, where, begin, _cut(request), which, self._by_schema())
 
     async def _search(self, request: Request, connections: BrokerConnections) -> Answer:
         where, wanted, which = place(request), key(request), isolation(request)
         before = number(request, "before", 0) if "before" in request.query_params else None
         async with self._reads:
-            return await search(connections, where, wanted, before, _cut(request), which)
+            return await search(
+                connections, where, wanted, before, _cut(request), which, self._by_schema()
+            )
+
+    async def _filter(self, request: Request, connections: BrokerConnections) -> Answer:
+        where, begin, which = place(request), start(request), isolation(request)
+        conditions = texts(request, "where", _CONDITIONS_MAX, _CONDITION_CHARACTERS_MAX)
+        parse_conditions(conditions)
+        async with self._reads:
+            return await filter_records(
+                connections, self._apart, where, begin, conditions, _cut(request), which
+            )
+
+    def _by_schema(self) -> BySchema:
+        return BySchema(self._apart.decode if self._apart.has_registry else None)
 
 
 def _cut(request: Request) -> Cut:

@@ -80,6 +80,7 @@ class Logins:
                 "token": session.token,
                 "user": session.user,
                 "cluster": self._settings.bootstrap,
+                "has_registry": self._settings.registry is not None,
                 "only_looks": self._settings.why_only_looks(session.user),
             }
         )

@@ -79,11 +79,13 @@ def isolation(request: Request) -> Isolation:
     raise BadRequest("parameter 'isolation': expected read_committed or read_uncommitted")
 
 
-def texts(request: Request, name: str, count_max: int) -> list[str]:
+def texts(
+    request: Request, name: str, count_max: int, characters_max: int = _TEXT_MAX
+) -> list[str]:
     """A parameter that may be there several times, or not at all."""
     values = request.query_params.getlist(name)
-    if len(values) > count_max or any(len(each) > _TEXT_MAX for each in values):
-        what = f"at most {count_max} texts of at most {_TEXT_MAX} characters"
+    if len(values) > count_max or any(len(each) > characters_max for each in values):
+        what = f"at most {count_max} texts of at most {characters_max} characters"
         raise BadRequest(f"parameter {name!r}: expected {what}")
     return values
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from drumlin.client.values.registry import SchemaRegistry
 from drumlin.console.answers.compaction import Operator
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.security.settings import Login, Plain, Scram, ScramMechanism
@@ -51,6 +52,7 @@ class Settings:
     is_open_to_all: bool = False
     operators: Sequence[Operator] = field(default=())
     own_key: str | None = field(default=None, repr=False)
+    registry: SchemaRegistry | None = None
     is_read_only: bool = False
     #: The users who may change something, as far as their rights in the cluster go; none: all.
     editors: Sequence[str] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.version import __version__
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 #: The permission bits of a file's group and of all others.
@@ -37,7 +41,9 @@ NEXT_PRODUCER_ID: Final = "next_producer_id"
 _DELETED_TOPIC: Final = "deleted_topic."
 #: The prefix of keys that end in a broker id; used if there are several brokers.
 _BROKER_EPOCH_OF: Final = "broker_epoch."
-#: Migrations: each brings a file from one schema version to the next.
+#: Migrations: each brings a file from one schema version to the next. What an earlier program would
+#: not understand, or would serve wrongly, takes a new version, even where no table changes: that
+#: program then refuses the file, and says why.
 _SCHEMAS: Final = (
     """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -72,6 +78,8 @@ ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE partitions ADD COLUMN last_known TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE partitions ADD COLUMN last_leader INTEGER NOT NULL DEFAULT -1;
 """,
+    # Users, ACLs, quotas and delegation tokens among the configs.
+    "",
 )
 
 #: SQL and its parameters.
@@ -131,16 +139,21 @@ class Database:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
-            self._create_tables()
+            self._create_tables(path)
         except sqlite3.Error as error:
             raise UnreadableMetadata(f"{path}: {error}") from error
 
-    def _create_tables(self) -> None:
+    def _create_tables(self, path: Path) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         newest = len(_SCHEMAS)
         if version > newest:
-            raise UnreadableMetadata(f"its schema version is {version}, newer than this program's")
+            raise UnreadableMetadata(
+                f"{path} was written by a later version of Drumlin: its schema version is "
+                f"{version}, and this is Drumlin {__version__}, which reads {newest}"
+            )
         if version < newest:
+            if version:
+                _log.info("%s is brought to schema version %d from %d", path, newest, version)
             steps = "".join(_SCHEMAS[version:])
             self._connection.executescript(
                 f"BEGIN; {steps} PRAGMA user_version = {newest}; COMMIT;"

@@ -248,7 +248,7 @@ def _deleted_topics(session: Session, store: EmbeddedStore, node_id: int) -> Ite
 
 
 def _other_configs(session: Session, store: EmbeddedStore) -> Iterator[Operation]:
-    """The configurations of brokers and groups; those of the store override those in the chroot."""
+    """All configurations but topics'; those of the store override those in the chroot."""
     image = store.image
     resources = [each for each in image.all_configured() if each.type is not ResourceType.TOPIC]
     paths = [layout.config_path(each) for each in resources]

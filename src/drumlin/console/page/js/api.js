@@ -35,7 +35,9 @@ async function sent(path, options) {
 }
 
 export async function get(path, parameters, { signal, isLive } = {}) {
-  const given = Object.entries(parameters ?? {}).filter(([, value]) => value !== null && value !== undefined);
+  const given = Object.entries(parameters ?? {})
+    .flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((each) => [name, each]))
+    .filter(([, value]) => value !== null && value !== undefined);
   const query = given.length ? `?${new URLSearchParams(given)}` : "";
   return answered(await sent(`/api/${path}${query}`, { headers: headers(isLive ? { "x-drumlin-live": "1" } : {}), signal }));
 }

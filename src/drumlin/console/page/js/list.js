@@ -87,25 +87,44 @@ export class List {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
-      this.draw();
+      this.draw(true);
     });
   }
 
-  draw() {
+  // Fills the rows in sight; those that only move are left as they are.
+  draw(isOnlyMoved = false) {
     const inSight = Math.ceil((this.scroller.clientHeight || 600) / ROW) + MORE;
     const count = Math.min(inSight, this.shown.length);
+    const before = this.first;
     this.first = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW) - MORE / 2, this.shown.length - count));
     while (this.pool.length < count) this.pool.push(this.newRow());
-    this.pool.forEach((slot, index) => {
-      const row = index < count ? this.shown[this.first + index] : undefined;
+    this.turn(this.first - before);
+    this.pool.forEach((slot, place) => {
+      const index = this.first + place;
+      const row = place < count ? this.shown[index] : undefined;
       slot.element.hidden = row === undefined;
-      if (row !== undefined) this.fill(slot, row, this.first + index);
+      if (row === undefined || (isOnlyMoved && slot.row === row && slot.index === index)) return;
+      this.fill(slot, row, index);
     });
     this.body.style.transform = `translateY(${this.first * ROW}px)`;
   }
 
+  // Takes the few rows that go out of sight to the other end, so that the others keep their elements. Many are filled again instead,
+  // which takes less than moving them.
+  turn(rows) {
+    if (Math.abs(rows) > Math.min(MORE / 2, this.pool.length)) return;
+    for (let left = rows; left > 0; left--) {
+      this.pool.push(this.pool.shift());
+      this.body.append(this.pool.at(-1).element);
+    }
+    for (let left = rows; left < 0; left++) {
+      this.pool.unshift(this.pool.pop());
+      this.body.prepend(this.pool[0].element);
+    }
+  }
+
   newRow() {
-    const slot = { row: null };
+    const slot = { row: null, index: -1 };
     slot.cells = this.columns.map((column) => {
       const cell = h("div", { role: "cell", class: column.isNumber ? "number" : null });
       let inner = cell;
@@ -124,6 +143,7 @@ export class List {
 
   fill(slot, row, index) {
     slot.row = row;
+    slot.index = index;
     slot.element.setAttribute("aria-rowindex", index + 2);
     slot.element.toggleAttribute("data-chosen", index === this.chosen);
     this.columns.forEach((column, number) => {

@@ -88,6 +88,11 @@ export function whole(field, format) {
   return format === "text" ? `(no UTF-8)\n${dump(field)}` : dump(field);
 }
 
+// A text that may be JSON, with line breaks if it is.
+export function wholeText(text) {
+  return visible(prettyJson(text) ?? text);
+}
+
 const DUMPED_MAX = 64 * 1024;
 
 function dump(field) {

@@ -72,6 +72,7 @@ PERSISTENT: Final = (
     "/log_dir_event_notification",
     *(f"/config/{kind}" for kind in ("topics", "clients", "users", "brokers", "ips")),
     "/config/groups",
+    "/config/client-metrics",
     DELETED,
 )
 
@@ -79,8 +80,11 @@ _KINDS: Final = {
     ResourceType.TOPIC: "topics",
     ResourceType.BROKER: "brokers",
     ResourceType.GROUP: "groups",
+    ResourceType.CLIENT_METRICS: "client-metrics",
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
+#: Their names may have any characters.
+_FREELY_NAMED: Final = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 _DEFAULT: Final = "<default>"
 #: The parents of nodes with secrets: only clients that may change such a node may read it
 #: (`zookeeper.set.acl`).
@@ -168,11 +172,14 @@ def deleted_path(topic_id: UUID) -> str:
 
 
 def config_entity(resource: Resource) -> str:
-    """The resource's name in a notification. Group names are escaped, like user names in Kafka."""
+    """The resource's name in a notification.
+
+    Names that may have any characters are escaped, like user names in Kafka.
+    """
     name = resource.name
     if resource.type is ResourceType.BROKER:
         name = name or _DEFAULT
-    elif resource.type is ResourceType.GROUP:
+    elif resource.type in _FREELY_NAMED:
         name = quote(name, safe="").replace(".", "%2E")
     elif resource.type in OWNERS:
         return entity_path(resource)
@@ -197,7 +204,7 @@ def resource_named(kind: ResourceType, name: str) -> Resource:
     """The resource whose configuration is in the node of this name."""
     if kind is ResourceType.BROKER:
         return Resource(kind, "" if name == _DEFAULT else name)
-    return Resource(kind, unquote(name) if kind is ResourceType.GROUP else name)
+    return Resource(kind, unquote(name) if kind in _FREELY_NAMED else name)
 
 
 def is_topic_name(name: str) -> bool:

@@ -5,6 +5,7 @@ import { count, duration, size, time } from "../words.js";
 
 const PARTS = [["tail", "Tail: cleaned, at most one record a key", "tail_bytes"],
   ["head", "Head: written since, what the next cleaning looks at", "head_bytes"],
+  ["waiting", "Closed, not cleanable yet: younger than min.compaction.lag.ms, or from an open transaction on", "uncleanable_bytes"],
   ["active", "Active segment: cleaned once it is closed", "active_bytes"]];
 
 export async function cleaning(context) {
@@ -32,16 +33,18 @@ function picture(context, found, simulated) {
   ];
 }
 
-const total = (row) => row.tail_bytes + row.head_bytes + row.active_bytes;
+// Brokers of earlier versions do not tell each part.
+const bytes = (row, field) => row[field] ?? 0;
+const total = (row) => PARTS.reduce((sum, [, , field]) => sum + bytes(row, field), 0);
 
 function partition(context, found, row, largest, simulated) {
   const title = `Partition ${row.partition}${row.broker === undefined ? "" : ` on broker ${row.broker}`}`;
   if (row.error) return h("section", { class: "partition" }, h("h2", {}, title), alert(row.error));
-  const told = PARTS.map(([kind, , field]) => `${kind} ${size(row[field])}`).join(", ");
+  const told = PARTS.map(([kind, , field]) => `${kind} ${size(bytes(row, field))}`).join(", ");
   const bar = h("div", { class: "log", role: "img", "aria-label": `${title}: ${told}` },
     PARTS.map(([kind, , field]) => {
       const piece = h("i", { class: kind });
-      piece.style.width = `${(100 * row[field]) / Math.max(total(row), 1)}%`;
+      piece.style.width = `${(100 * bytes(row, field)) / Math.max(total(row), 1)}%`;
       return piece;
     }));
   bar.style.width = `${(100 * total(row)) / largest}%`;
@@ -76,6 +79,7 @@ function state(row) {
   if (row.is_being_cleaned) return "being cleaned";
   if (row.waits_because) return `waits: ${row.waits_because}`;
   if (row.overdue_ms) return "overdue";
+  if (row.uncleanable_bytes && !row.head_bytes) return "closed segments wait: too young, or an open transaction";
   if (!row.tail_bytes && !row.head_bytes) return `only an active segment, which closes ${row.active_closes}`;
   return row.head_bytes ? "dirty" : "clean";
 }

@@ -1,8 +1,7 @@
 // The latest value of a key, and its history, as far as the log still has it.
 
 import { alert, choice, h, labelled } from "../dom.js";
-import { brief } from "../words.js";
-import { formatChoice, recordList } from "./record.js";
+import { formatChoice, inLine, recordList } from "./record.js";
 
 const ROWS_MAX = 200;
 
@@ -64,7 +63,7 @@ export async function historyOfKey(context) {
 function latestOf(rows, format) {
   const newest = rows.filter((row, index) => index === 0 || row.partition !== rows[index - 1].partition);
   const told = newest.map((row) => ({ partition: row.partition,
-    text: row.value === null ? "none, it was deleted (a tombstone)" : brief(row.value, format) }));
+    text: row.value === null ? "none, it was deleted (a tombstone)" : inLine(row, "value", format) }));
   if (told.length < 2) return told.map(({ text }) => `Latest value: ${text}`).join("");
   return `Several partitions have this key. ${told.map(({ partition, text }) => `Latest value in ${partition}: ${text}`).join("; ")}`;
 }

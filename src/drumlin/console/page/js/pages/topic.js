@@ -8,12 +8,13 @@ import { count, rate, size } from "../words.js";
 import { cleaning } from "./cleaning.js";
 import { configurations } from "./configurations.js";
 import { historyOfKey } from "./key.js";
+import { find } from "./find.js";
 import { browse } from "./records.js";
 import { write } from "./write.js";
 
-const TABS = [["partitions", "Partitions"], ["records", "Records"], ["key", "A key"], ["configuration", "Configuration"],
+const TABS = [["partitions", "Partitions"], ["records", "Records"], ["key", "A key"], ["find", "Find"], ["configuration", "Configuration"],
   ["cleaning", "Cleaning"], ["write", "Write"]];
-const SHOWN = { partitions, records: browse, key: historyOfKey, configuration, cleaning, write };
+const SHOWN = { partitions, records: browse, key: historyOfKey, find, configuration, cleaning, write };
 
 export async function topic(context) {
   const [name, tab = "partitions"] = context.parts;

@@ -1,0 +1,1 @@
+"""Tests of `drumlin.broker.log_lines`."""

@@ -1,0 +1,1 @@
+"""Programs that watch clusters: how they are started, and whether what they tell is true."""
