@@ -19,7 +19,7 @@ from drumlin.cli.reach.cluster import Cluster
 from drumlin.cli.reach.cluster import connect as connect_cluster
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_group, complete_topic
-from drumlin.cli.records.reading import Group, Offsets, Reading, Wanted, columns_for, last_place
+from drumlin.cli.records.reading import Group, Offsets, Reading, Wanted, last_place
 from drumlin.cli.records.view import OF_FILE, View
 from drumlin.cli.terminal import output, standard_output
 from drumlin.cli.terminal.commands import Argument, Option, command
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from drumlin.cli.records.registry_values import RegistryValues
     from drumlin.cli.terminal.record_text import Records
     from drumlin.client.client import Client
+    from drumlin.records.text.lines import Lines
 
-Sink = Callable[[str, "Records"], None]
+Sink = Callable[[str, "Records | Lines"], None]
 
 _CHECK_EVERY_MS: Final = 1_000
 _GROUP: Final = "group:"
@@ -153,10 +154,12 @@ def consume(
     )
     fields = view.fields if to_file is None else OF_FILE | view.filtered
     wanted = Wanted(
-        columns_for(fields | ({"headers"} if headers else set()), to_file is not None),
+        fields | ({"headers"} if headers else frozenset()),
+        to_file is not None,
         "read_committed" if committed else "read_uncommitted",
         count,
         view.choose,
+        None if to_file else view.form_of,
     )
     with ExitStack() as stack:
         run = _Run.connected(stack, bootstrap, command_config, topics, regex)
@@ -282,7 +285,7 @@ def _read_as_member(
         topics,
         group=group,
         commit_interval_ms=None,
-        columns=wanted.columns,
+        columns=wanted.columns(sys.maxsize),
         isolation=wanted.isolation,
     ) as consumer:
         while True:
@@ -311,12 +314,12 @@ def _sink(
     from drumlin.cli.terminal import record_files
     from drumlin.client.read.reader import ReadOptions, schema_of
 
-    schema = schema_of(ReadOptions(columns=wanted.columns))
+    schema = schema_of(ReadOptions(columns=wanted.columns(0)))
     if with_topic:
         schema = schema.insert(0, pa.field("topic", pa.string()))
     write = stack.enter_context(record_files.writing(to_file, schema))
 
-    def put(topic: str, batch: Records) -> None:
+    def put(topic: str, batch: Records | Lines) -> None:
         assert isinstance(batch, pa.RecordBatch)
         columns = [batch[name] for name in batch.schema.names]
         named = [pa.array([topic] * len(batch), pa.string())] if with_topic else []
