@@ -6,6 +6,7 @@ It reads up to the end of the logs and exits, like `cat`; with --follow it waits
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -47,11 +48,20 @@ EXAMPLES: Final = examples(
     "drumlin consume flights --from -100 --partition 0",
     "drumlin consume 'orders-*' payments --follow",
     "drumlin consume orders --registry http://registry:8081 --where 'value.amount >= 100'",
+    "drumlin consume orders --registry http://registry:8081 --decode both --format '{key} {value}'",
     "drumlin consume flights -o flights.parquet",
     "drumlin consume flights --from group:reporting --follow",
     "drumlin consume flights --group audit --follow",
     "drumlin consume flights --group workers --join",
 )
+
+
+class Decoded(enum.StrEnum):
+    """What is decoded by a registry's schemas."""
+
+    VALUE = "value"
+    KEY = "key"
+    BOTH = "both"
 
 
 def consume(
@@ -95,6 +105,7 @@ def consume(
             "Its login is in --config.",
         ),
     ] = None,
+    decode: Annotated[Decoded, Option("--decode", help="What --registry decodes.")] = Decoded.VALUE,
     template: Annotated[
         str | None,
         Option(
@@ -142,6 +153,8 @@ def consume(
         raise click.BadParameter("--follow has no end: leave out --until")
     if join and (group is None or start or partition or last != END or where):
         raise click.BadParameter("--join needs --group, and has no --from, --until or --where")
+    if registry is None and decode is not Decoded.VALUE:
+        raise click.BadParameter("--decode needs --registry")
     if to_file is not None and registry is not None:
         raise click.BadParameter("--registry is for text and JSON, not for --output")
     is_one = not regex and len(topics) == 1 and not is_pattern(topics[0])
@@ -150,7 +163,7 @@ def consume(
         Formatter(template, null, is_coloured=output.is_coloured() and to_file is None),
         as_json,
         parse_conditions(where or ()),
-        _values(registry, command_config),
+        _values(registry, command_config, decode),
     )
     fields = view.fields if to_file is None else OF_FILE | view.filtered
     wanted = Wanted(
@@ -261,12 +274,15 @@ def _check_nothing() -> None:
     """Check nothing: records go into a file, so a closed standard output does not matter."""
 
 
-def _values(registry: str | None, command_config: Path | None) -> RegistryValues | None:
+def _values(
+    registry: str | None, command_config: Path | None, decode: Decoded
+) -> RegistryValues | None:
     if registry is None:
         return None
     from drumlin.cli.records.registry_values import RegistryValues, registry_of
 
-    return RegistryValues(registry_of(registry, command_config))
+    parts = ("key", "value") if decode is Decoded.BOTH else (decode.value,)
+    return RegistryValues(registry_of(registry, command_config), parts)
 
 
 def _read_as_member(

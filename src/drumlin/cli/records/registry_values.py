@@ -1,9 +1,10 @@
-"""Values with schema ids as Python objects: each by its writer's own schema, from a registry."""
+"""Keys and values with schema ids as Python objects: each by its writer's own schema."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,9 @@ from drumlin.client.values.schema_cache import cache_of
 if TYPE_CHECKING:
     from drumlin.cli.terminal.record_text import Row
 
-_NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
+_NO_HEADER: Final = "the {} does not begin with a zero byte and a schema id"
+#: Why keys and values were not decoded, by the index of the row.
+Reasons = dict[int, str]
 
 
 def registry_of(url: str, config: Path | None) -> SchemaRegistry:
@@ -50,38 +53,44 @@ def registry_of(url: str, config: Path | None) -> SchemaRegistry:
 
 
 class RegistryValues:
-    """Decodes the values of rows. A value that cannot be decoded stays as it is."""
+    """Decodes keys and values of rows. What cannot be decoded stays as it is."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, parts: Sequence[str]) -> None:
+        """`parts`: "key", "value" or both."""
         self._registry = registry
+        self._parts = parts
         self._formats: dict[tuple[int, str | None], ValueFormat] = {}
-        self.undecoded = 0
+        self.undecoded: Counter[str] = Counter()  # by the part of a record
         self.first_reason: str | None = None
 
-    def decode(self, rows: list[Row]) -> dict[int, str]:
-        """Replace the values of rows by decoded ones; returns the reasons for others, by index.
+    def decode(self, rows: list[Row]) -> dict[str, Reasons]:
+        """Replace keys and values of rows by decoded ones; returns the reasons for others, by part.
 
-        Rows were read with their value and offset.
+        Rows were read with their offset. A part that was not read is left out.
         """
-        column = pa.array([row["value"] for row in rows], pa.large_binary())
-        decoded, reasons = self._decoded(payloads(column))
-        for index, value in decoded.items():
-            rows[index]["value"] = value
+        reasons = {}
+        for part in self._parts:
+            if rows and part in rows[0]:
+                column = pa.array([row[part] for row in rows], pa.large_binary())
+                decoded, reasons[part] = self._decoded(payloads(column), part)
+                for index, value in decoded.items():
+                    rows[index][part] = value
         return reasons
 
-    def note(self, rows: list[Row], reasons: dict[int, str]) -> None:
-        """Count values that were not decoded."""
-        self.undecoded += len(reasons)
-        if reasons and self.first_reason is None:
-            index = min(reasons)
-            row = rows[index]
-            where = f"{row['topic']}-{row['partition']} offset {row['offset']}"
-            self.first_reason = f"{where}: {reasons[index]}"
+    def note(self, rows: list[Row], reasons: dict[str, Reasons]) -> None:
+        """Count what was not decoded."""
+        for part, found in reasons.items():
+            self.undecoded[part] += len(found)
+            if found and self.first_reason is None:
+                index = min(found)
+                row = rows[index]
+                where = f"{row['topic']}-{row['partition']} offset {row['offset']}"
+                self.first_reason = f"{where}: {found[index]}"
 
-    def _decoded(self, found: Payloads) -> tuple[dict[int, Any], dict[int, str]]:
+    def _decoded(self, found: Payloads, part: str) -> tuple[dict[int, Any], Reasons]:
         """Values by row, and the reasons for missing ones by row."""
         is_framed = with_zero(found, HEADER_SIZE)
-        reasons = dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER)
+        reasons = dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER.format(part))
         values: dict[int, Any] = {}
         groups = dict(by_schema(found.of(np.flatnonzero(is_framed))))
         schemas = cache_of(self._registry).schemas(groups)
@@ -101,7 +110,7 @@ class RegistryValues:
         schema: RegisteredSchema,
         group: Payloads,
         values: dict[int, Any],
-        reasons: dict[int, str],
+        reasons: Reasons,
     ) -> None:
         if schema.kind == "JSON":
             for place, row in enumerate(group.rows.tolist()):
@@ -119,7 +128,7 @@ class RegistryValues:
         schema: RegisteredSchema,
         part: Payloads,
         values: dict[int, Any],
-        reasons: dict[int, str],
+        reasons: Reasons,
     ) -> None:
         try:
             decoded = format_.decode(part, schema)

@@ -84,6 +84,7 @@ class View:
 
     def report(self) -> None:
         """Say on standard error what was not shown as asked for."""
-        if self.values is not None and self.values.undecoded:
-            count = output.counted(self.values.undecoded, "value")
+        if self.values is not None and self.values.undecoded.total():
+            counts = self.values.undecoded.items()
+            count = " and ".join(output.counted(each, part) for part, each in counts if each)
             output.note(f"drumlin: {count} not decoded but shown as is; {self.values.first_reason}")
