@@ -26,4 +26,5 @@ def main() -> None:
             standard_output.discard()
     except (OSError, KeyboardInterrupt):  # only after an error: otherwise everything is written
         standard_output.discard()
+    gc.freeze()  # or Python looks for cycles in all that is loaded, twice, before it ends
     sys.exit(code)
