@@ -29,6 +29,7 @@ _HINTS = {
 _PARSED_FURTHER = (
     "listener_security_protocol_map",
     "drumlin_metrics_listener",
+    "drumlin_metrics_clients",
     "drumlin_metrics_groups",
     "drumlin_metrics_topics",
     "max_connections_per_ip_overrides",

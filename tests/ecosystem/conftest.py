@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from ecosystem.secured.conftest import secured
+from ecosystem.secured.places import place
 from ecosystem.verdicts import (
     pytest_collection_finish,
     pytest_collection_modifyitems,
@@ -20,12 +22,14 @@ from rig.servers.apache_kafka import ApacheKafka
 from rig.servers.running import running
 
 __all__ = [
+    "place",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_makereport",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
+    "secured",
 ]
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

@@ -1,4 +1,4 @@
-"""Programs in Go, by their own tests: sarama, franz-go and Watermill."""
+"""Programs in Go: sarama, franz-go and Watermill by their own tests, and kaf's commands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from ecosystem.installed import go_program, go_tests
+from ecosystem.installed import go_cloned, go_program, go_tests
 from rig.brokers.drumlin_cluster import DrumlinCluster
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.brokers.process import BrokerProcess
@@ -28,6 +30,7 @@ from rig.waiting import wait_until
 _SARAMA = "1.61.1"
 _FRANZ_GO = "1.22.3"
 _WATERMILL = "3.0.6"
+_KAF = "0.2.9"
 #: Where sarama's tests look for what controls the proxies of five brokers, and for these.
 _CONTROL_PORT = 8474
 _PROXY_PORTS = {node_id: 29090 + node_id for node_id in range(1, 6)}
@@ -240,3 +243,39 @@ def test_watermill(drumlin: DrumlinServer, tmp_path: Path, record_property: Reco
     found = run_tests(tests, ["-test.short"], environment, tmp_path / "watermill", 2700)
     report(found, record_property)
     assert not failed(found)
+
+
+@pytest.mark.program("kaf", _KAF, "topics, records, a group's lag by its commands")
+def test_kaf(drumlin: DrumlinServer, tmp_path: Path) -> None:
+    with skipped_where_unavailable():
+        program = go_cloned("birdayz/kaf", f"v{_KAF}", "./cmd/kaf")
+
+    def kaf(command: str, given: str = "") -> str:
+        """What it prints, a space between any two words."""
+        done = subprocess.run(
+            [str(program), "-b", drumlin.address, *command.split()],
+            env={**os.environ, "HOME": str(tmp_path)},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return " ".join(done.stdout.split())
+
+    kaf("topic create kaf -p 3 -r 1 --compact")
+    assert "kaf 3 1" in kaf("topics")
+    assert kaf("produce kaf -k key -p 2", "one\ntwo\nthree\n").count("Sent record") == 3
+    assert kaf("consume kaf --offset oldest --output raw") == "one two three"
+    described = kaf("topic describe kaf")
+    assert "Compacted: true" in described and "Summed HighWatermark: 3" in described
+    # Its own `group commit` sends a version that brokers have no more since Apache Kafka 4.0.
+    committed = ConsumerGroupTopicPartitions("kaf-group", [TopicPartition("kaf", 2, 1)])
+    admin = AdminClient({"bootstrap.servers": drumlin.address})
+    admin.alter_consumer_group_offsets([committed])["kaf-group"].result(60)
+    assert "kaf-group" in kaf("groups")
+    assert "2 1 3 2" in kaf("group describe kaf-group")  # partition, committed, end, lag
+    kaf("group delete kaf-group")
+    kaf("topic delete kaf")
+    assert "kaf 3 1" not in kaf("topics")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from rig.servers.apache_kafka import ApacheKafka
 from rig.servers.running import skipped_where_unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
-_PACKAGES = {
+PACKAGES = {
     "kafkajs": ("kafkajs", "2.2.4"),
     "platformatic": ("@platformatic/kafka", "1.35.0"),
 }
@@ -24,11 +26,20 @@ _TRIED = "records, groups, administration, compared with Apache Kafka"
 _DIFFERENT = {"alterClientQuotas, set"}
 
 
-def outcomes(program: str, address: str) -> dict[str, str]:
+def outcomes(
+    program: str, address: str, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """What came of each step."""
-    node, folder = javascript_with(*map("@".join, _PACKAGES.values()))
+    node, folder = javascript_with(*map("@".join, PACKAGES.values()))
     command = [node, str(_PROGRAMS / f"{program}.cjs"), str(folder), address, program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0 and done.stdout, f"{done.stdout}\n{done.stderr}"
     told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -38,7 +49,7 @@ def outcomes(program: str, address: str) -> dict[str, str]:
     "program",
     [
         pytest.param(program, marks=pytest.mark.program(*package, _TRIED))
-        for program, package in _PACKAGES.items()
+        for program, package in PACKAGES.items()
     ],
 )
 def test_every_step(program: str, drumlin: DrumlinServer, kafka: ApacheKafka) -> None:

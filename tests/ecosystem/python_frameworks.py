@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
-from rig.brokers.drumlin_server import DrumlinServer
+from ecosystem.secured.places import Place, both_ways
 from rig.servers.running import skipped_where_unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -44,29 +42,22 @@ def run(command: list[str], environment: Mapping[str, str] | None = None) -> str
     return done.stdout
 
 
-def create(address: str, **partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(name.replace("_", "-"), count, 1) for name, count in partitions.items()]
-    for made in admin.create_topics(topics).values():
-        made.result(60)
-
-
-@pytest.mark.program("bytewax", _BYTEWAX, "a count by key, stopped, its state recovered")
-def test_bytewax(drumlin: DrumlinServer, tmp_path: Path) -> None:
+@both_ways("bytewax", _BYTEWAX, "a count by key, stopped, its state recovered")
+def test_bytewax(place: Place, tmp_path: Path) -> None:
     python = interpreter(f"bytewax[kafka]=={_BYTEWAX}")
-    create(drumlin.address, bytewax_in=3, bytewax_out=1)
+    place.create(bytewax_in=3, bytewax_out=1)
     run([python, "-m", "bytewax.recovery", str(tmp_path), "1"])
-    producer = Producer({"bootstrap.servers": drumlin.address})
+    producer = Producer(dict(place.settings))
     for count in (500, 250):
         for number in range(count):
             producer.produce("bytewax-in", b"v", f"word{number % _WORDS}")
         assert producer.flush(60) == 0
         command = [python, "-m", "bytewax.run", "-r", str(tmp_path), "-s", "1", "-b", "0"]
-        environment = {"BROKER": drumlin.address, "NAME": "bytewax"}
+        environment = {**place.environment, "BROKER": place.address, "NAME": "bytewax"}
         run([*command, "bytewax_flow"], environment)
     consumer = Consumer(
         {
-            "bootstrap.servers": drumlin.address,
+            **place.settings,
             "group.id": "bytewax-reader",
             "auto.offset.reset": "earliest",
         }
@@ -83,50 +74,49 @@ def test_bytewax(drumlin: DrumlinServer, tmp_path: Path) -> None:
     assert found == Counter((word.encode(), b"%d" % n) for word, n in wanted)
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        pytest.param(client, marks=pytest.mark.program("FastStream", _FASTSTREAM, f"{told}, {by}"))
-        for told in ("handled, republished, read in batches",)
-        for client, by in (("kafka", "by aiokafka"), ("confluent", "by confluent-kafka"))
-    ],
-)
-def test_faststream(client: str, drumlin: DrumlinServer) -> None:
+@both_ways("FastStream", _FASTSTREAM, "handled, republished, read in batches; by both its clients")
+def test_faststream(place: Place) -> None:
     python = interpreter(f"faststream[kafka,confluent]=={_FASTSTREAM}")
-    name = f"faststream-{client}"
-    create(drumlin.address, **{name: 3, f"{name}-out": 2})
-    said = run([python, "faststream_app.py", drumlin.address, name, client, "300"])
-    assert said == f"handled 300 out 300 sum {2 * sum(range(300))}\n"
+    for client in ("kafka", "confluent"):
+        name = f"faststream-{client}"
+        place.create(**{name: 3, f"{name}-out": 2})
+        command = [python, "faststream_app.py", place.address, name, client, "300"]
+        wanted = f"handled 300 out 300 sum {2 * sum(range(300))}\n"
+        assert run(command, place.environment) == wanted, client
 
 
-@pytest.mark.program("kombu", _KOMBU, "Celery's transport: a queue, in order, acknowledged")
-def test_kombu(drumlin: DrumlinServer) -> None:
+@both_ways("kombu", _KOMBU, "Celery's transport: a queue, in order, acknowledged")
+def test_kombu(place: Place) -> None:
     python = interpreter(f"kombu[confluentkafka]=={_KOMBU}")
-    assert run([python, "kombu_queue.py", drumlin.address, "kombu", "20"]) == "in order True\n"
+    command = [python, "kombu_queue.py", place.address, "kombu", "20"]
+    assert run(command, place.environment) == "in order True\n"
 
 
-@pytest.mark.program("OpenTelemetry", _OPENTELEMETRY, "traces of kafka-python, confluent-kafka")
-def test_opentelemetry(drumlin: DrumlinServer) -> None:
+@both_ways("OpenTelemetry", _OPENTELEMETRY, "traces of kafka-python, confluent-kafka")
+def test_opentelemetry(place: Place) -> None:
     names = ("kafka-python", "confluent-kafka")
     instrumented = [f"opentelemetry-instrumentation-{each}=={_OPENTELEMETRY}" for each in names]
     python = interpreter(*instrumented, "opentelemetry-sdk", *names)
-    said = run([python, "traces.py", drumlin.address, "traces"])
+    said = run([python, "traces.py", place.address, "traces"], place.environment)
     assert said == "kafka-python True\nconfluent-kafka True\n"
 
 
-@pytest.mark.program("Pathway", _PATHWAY, "a count by word that goes on as records come")
-def test_pathway(drumlin: DrumlinServer, tmp_path: Path) -> None:
+@both_ways("Pathway", _PATHWAY, "a count by word that goes on as records come")
+def test_pathway(place: Place, tmp_path: Path) -> None:
     python = interpreter(f"pathway=={_PATHWAY}")
-    create(drumlin.address, **{"pathway-in": 3, "pathway-out": 1})
+    place.create(**{"pathway-in": 3, "pathway-out": 1})
     program = _PROGRAMS / "pathway_job.py"
     with (tmp_path / "output").open("wb") as said:
         process = subprocess.Popen(
-            [python, str(program), drumlin.address, "pathway"], stdout=said, stderr=said
+            [python, str(program), place.address, "pathway"],
+            env={**os.environ, **place.environment},
+            stdout=said,
+            stderr=said,
         )
-    producer = Producer({"bootstrap.servers": drumlin.address})
+    producer = Producer(dict(place.settings))
     consumer = Consumer(
         {
-            "bootstrap.servers": drumlin.address,
+            **place.settings,
             "group.id": "pathway-reader",
             "auto.offset.reset": "earliest",
         }

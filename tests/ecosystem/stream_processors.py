@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +13,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
-from rig.brokers.drumlin_cluster import DrumlinCluster
-from rig.brokers.drumlin_server import DrumlinServer
+from ecosystem.secured.places import PLACES, Place
 from rig.jvm.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -62,11 +61,11 @@ def running(command: Command, output: Path) -> Iterator[subprocess.Popen[bytes]]
 class Counted:
     """The counts that a program has written of each word, in their order."""
 
-    def __init__(self, address: str, topic: str) -> None:
+    def __init__(self, place: Place, topic: str) -> None:
         self.counts: dict[str, list[int]] = defaultdict(list)
         self._consumer = Consumer(
             {
-                "bootstrap.servers": address,
+                **place.settings,
                 "group.id": f"{topic}-reader",
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
@@ -78,10 +77,11 @@ class Counted:
     def read_until(self, total: int, program: subprocess.Popen[bytes], output: Path) -> None:
         """Wait for counts that make up so many words."""
         while sum(map(max, self.counts.values())) < total:
-            message = self._consumer.poll(_WAIT_S)
-            said = f"{dict(self.counts)} of {total}:\n{output.read_text()[-4000:]}"
-            assert program.poll() is None, f"the program has ended, {said}"
-            assert message is not None, f"no more comes, {said}"
+            deadline = time.monotonic() + _WAIT_S
+            while (message := self._consumer.poll(1.0)) is None:
+                said = f"{dict(self.counts)} of {total}:\n{output.read_text()[-4000:]}"
+                assert program.poll() is None, f"the program has ended, {said}"
+                assert time.monotonic() < deadline, f"no more comes, {said}"
             assert message.error() is None, message.error()
             told = json.loads(message.value())
             self.counts[told["word"]].append(told["count"])
@@ -90,8 +90,8 @@ class Counted:
         self._consumer.close()
 
 
-def put(address: str, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+def put(place: Place, topic: str, count: int) -> None:
+    producer = Producer({**place.settings, "enable.idempotence": True})
     for number in range(count):
         word = f"word{number % _WORDS}"
         producer.produce(topic, key=word, value=json.dumps({"word": word}))
@@ -101,41 +101,40 @@ def put(address: str, topic: str, count: int) -> None:
 # Not faust's `exactly_once`: killed in the midst, it loses and repeats counts on Apache Kafka, too.
 # A record goes into the transaction of the partition that it is written to, not of its source's.
 @pytest.mark.parametrize(
-    ("program", "guarantee", "brokers"),
+    ("program", "guarantee", "place"),
     [
         pytest.param(
-            *(program, guarantee, brokers),
-            marks=pytest.mark.program(*told, f"{_TRIED}, {guarantee}, {brokers}"),
+            *(program, guarantee, place),
+            marks=pytest.mark.program(*told, f"{_TRIED}, {guarantee}{PLACES[place]}"),
         )
-        for program, told, guarantee, brokers in (
-            (quixstreams, ("quixstreams", _QUIXSTREAMS), "at-least-once", "drumlin"),
-            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "drumlin"),
-            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "cluster"),
-            (faust, ("faust-streaming", _FAUST), "at-least-once", "drumlin"),
+        for program, told, guarantee, place in (
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "at-least-once", "plain"),
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "plain"),
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "three"),
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "secured"),
+            (faust, ("faust-streaming", _FAUST), "at-least-once", "plain"),
+            (faust, ("faust-streaming", _FAUST), "at-least-once", "secured"),
         )
     ],
-    indirect=["brokers"],
+    indirect=["place"],
 )
 def test_counting_goes_on_after_a_kill(
     program: Callable[[str, str, str, Path], Command],
     guarantee: str,
-    brokers: DrumlinServer | DrumlinCluster,
+    place: Place,
     tmp_path: Path,
 ) -> None:
-    name, address = f"{program.__name__}-{guarantee}", brokers.address
-    admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(f"{name}-in", 3), NewTopic(f"{name}-out", 1)]
-    for made in admin.create_topics(topics).values():
-        made.result(60)
-    counted, output = Counted(address, f"{name}-out"), tmp_path / "output"
+    name = f"{program.__name__}-{guarantee}"
+    place.create(**{f"{name}-in": 3, f"{name}-out": 1})
+    counted, output = Counted(place, f"{name}-out"), tmp_path / "output"
     try:
         # It is killed in the midst of the first records, and what it had on its disk is gone.
         for put_now, until in ((500, 250), (250, 750)):
-            put(address, f"{name}-in", put_now)
+            put(place, f"{name}-in", put_now)
             folder = tmp_path / str(until)
             folder.mkdir()
-            command = program(address, name, guarantee, folder)
-            with running(command, output) as process:
+            command, settings = program(place.address, name, guarantee, folder)
+            with running((command, {**settings, **place.environment}), output) as process:
                 counted.read_until(until, process, output)
     except Unavailable as reason:
         pytest.skip(str(reason))

@@ -50,6 +50,10 @@ class PrometheusServer(BrokerProcess):
         """All alerting rules, with their alerts."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
+    def are_rules_well(self) -> bool:
+        """Whether each rule has been evaluated, and without an error."""
+        return all(rule["health"] == "ok" for rule in self.rules())
+
     def _is_ready(self) -> bool:
         self.fail_if_ended()
         try:

@@ -16,6 +16,7 @@ from cryptography import x509
 from monitoring.dashboard import ALERTS, ROOT, alerts, shown
 from monitoring.prometheus_server import PROGRAM, PROMTOOL, WHY_NOT, PrometheusServer
 from monitoring.traffic import Traffic
+from rig.brokers.machine_server import MachineServer
 from rig.brokers.secure_server import SecureServer
 from rig.ports import free_ports
 from rig.waiting import wait_until
@@ -106,8 +107,25 @@ def test_no_alert_fires_until_the_broker_is_down(watched: _Watched) -> None:
     wait_until(lambda: prometheus.values("count_over_time(up[1m]) > 5"), "some scrapes")
     rules = prometheus.rules()
     assert len(rules) == len(alerts())
-    assert {rule["health"] for rule in rules} == {"ok"}
+    wait_until(prometheus.are_rules_well, "all rules to be evaluated")
     firing = {name for name, state in states().items() if state == "firing"}
     assert firing <= {"DrumlinEventLoopStalls"}, "only a busy machine is a reason"
     watched.broker.kill()
     wait_until(lambda: states()["DrumlinBrokerDown"] == "pending", "the alert")
+
+
+def test_queries_and_rules_hold_for_several_brokers_at_one_address(tmp_path: Path) -> None:
+    """Their metrics have the label `broker`, which must not be in the way of any."""
+    (port,) = free_ports(1)
+    server = MachineServer(tmp_path, {"drumlin.metrics.listener": f"127.0.0.1:{port}"})
+    prometheus = PrometheusServer(tmp_path, port)
+    with closing(server), closing(prometheus):
+        server.start_brokers(2)
+        prometheus.start()
+        alive = "max(drumlin_replication_live_brokers)"
+        wait_until(lambda: prometheus.values(alive) == [2], "both brokers")
+        assert prometheus.values("sum by (job) (drumlin_replication_is_controller)") == [1]
+        assert len(prometheus.values("process_open_fds and on (job, instance) up")) == 2
+        for each in shown():
+            prometheus.values(each.asked("10s"))  # fails where it cannot be answered
+        wait_until(prometheus.are_rules_well, "all rules to be evaluated")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from drumlin.records.plain.record import Record
+from drumlin.records.compression.compression import CODECS
+from drumlin.records.plain.record import Record, encode_batch
 from rig.depth import so_many
 
 #: Modest and repeatable: the twins are compared on thousands of batches in all.
 QUICK = settings(max_examples=60, database=None)
 THOROUGH = settings(QUICK, max_examples=so_many(120, 400))
 
+PRODUCERS = [7, 8]
 _small = st.binary(max_size=70)
 _maybe = st.none() | _small
 _headers = st.lists(st.tuples(st.text(max_size=5), _maybe), max_size=3).map(tuple)
@@ -48,3 +52,38 @@ def damaged(draw: st.DrawFn, data: bytes, first: int = 0) -> bytes:
         elif kind == "cut":
             del changed[max(position, first) :]
     return bytes(changed)
+
+
+def marker(offset: int, producer_id: int, *, aborts: bool) -> bytes:
+    key = (0).to_bytes(2, "big") + (not aborts).to_bytes(2, "big")
+    options = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
+    return bytes(encode_batch([Record(offset, 5, key, bytes(6))], **options))
+
+
+@st.composite
+def fetched(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], int]:
+    """Batches of every kind, aborted transactions among them, and the offset after them."""
+    data = bytearray()
+    aborted = []
+    offset = draw(st.integers(0, 2**40))
+    for _ in range(draw(st.integers(0, 6))):
+        producer_id = draw(st.sampled_from(PRODUCERS))
+        if draw(st.integers(0, 4)) == 0:
+            aborts = draw(st.booleans())
+            data += marker(offset, producer_id, aborts=aborts)
+            offset += 1
+            continue
+        records = draw(record_lists(max_size=5))
+        moved = [replace(each, offset=each.offset - records[0].offset + offset) for each in records]
+        is_transactional = draw(st.booleans())
+        if is_transactional and draw(st.booleans()):
+            aborted.append((producer_id, offset))
+        data += encode_batch(
+            moved,
+            compression=draw(st.sampled_from(list(CODECS))),
+            is_transactional=is_transactional,
+            producer_id=producer_id,
+            timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
+        )
+        offset = moved[-1].offset + draw(st.integers(1, 3))
+    return bytes(data), aborted, offset

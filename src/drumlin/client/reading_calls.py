@@ -7,24 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.calls import Calls
-from drumlin.client.consumer import Consumer
-from drumlin.client.consumer.options import (
-    ConsumerDelivery,
-    ConsumerOptions,
-    GroupProtocol,
-    OffsetsStorage,
-    OnPartitions,
-    OnReset,
-    OutOfRange,
-    Start,
-    Subscription,
-)
 from drumlin.client.errors import translated, translating
 from drumlin.client.other_names.kafkas_names import knows_kafkas_names
 from drumlin.client.places import Place, check_places
@@ -38,7 +26,19 @@ from drumlin.peer.options import Isolation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from drumlin.client.consumer import Consumer
     from drumlin.client.consumer.assignors import OwnAssignor
+    from drumlin.client.consumer.options import (
+        ConsumerDelivery,
+        GroupProtocol,
+        OffsetsStorage,
+        OnPartitions,
+        OnReset,
+        OutOfRange,
+        Start,
+    )
+    from drumlin.records.text.line_form import LineForm
+    from drumlin.records.text.lines import Lines
 
 
 class ReadingCalls(Calls):
@@ -353,6 +353,10 @@ class ReadingCalls(Calls):
             UnknownTopic: without a group, a topic does not exist. A group waits for it.
             TypeError, ValueError: an argument is invalid.
         """
+        # Of many modules, which programs without a consumer need not load.
+        from drumlin.client.consumer import Consumer
+        from drumlin.client.consumer.options import ConsumerOptions, Subscription
+
         options = ConsumerOptions(
             protocol=protocol,
             assignors=assignors,
@@ -398,6 +402,36 @@ class ReadingCalls(Calls):
                 as_partitions(assign or ()),
                 options,
             )
+
+
+def read_lines(
+    client: ReadingCalls,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    isolation: Isolation,
+    form_of: Callable[[int], LineForm],
+    count_max: int,
+) -> Iterator[tuple[int, Lines]]:
+    """Records as lines of text, for the command line: the partition of each piece, and its lines.
+
+    Args:
+        client, topic: where to read.
+        starts, ends: offsets, by partition.
+        isolation: as in `Client.read`.
+        form_of: the form of the lines of a partition.
+        count_max: the number of records at most.
+
+    Raises:
+        UnknownTopic, OffsetOutOfRange: as from `Client.read`.
+    """
+    with translated():
+        connections = client._connections
+        planned = reader.plan(connections, topic, list(starts), starts, ends, isolation)
+        ranges = client._run(planned)
+        yield from reader.read_lines(
+            client._thread, connections, ranges, isolation, form_of, count_max
+        )
 
 
 def _read_options(

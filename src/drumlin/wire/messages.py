@@ -86,6 +86,7 @@ _BLANKS: Final = {
     "bytes": b"",
     "timedelta_i32": ZERO,
     "datetime_i64": None,
+    "uuid": None,
 }
 
 

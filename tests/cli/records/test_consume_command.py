@@ -177,9 +177,73 @@ def test_lines_become_values_of_a_schema(prefix: str, run: Run, tmp_path: Path) 
         topic = f"{prefix}-b"
         assert produce(good, proto).code == 0
         assert run("consume", topic, "--from", "3", *to).out == '{"x": 5}\n'
-        registry.add("j", {"type": "object"}, "JSON")
-        assert "there are AVRO and PROTOBUF" in produce(good, "j").err
+        registry.add("t", "syntax", "THRIFT")
+        assert "is THRIFT, which is unknown" in produce(good, "t").err
         assert "not found" in produce(good, "nothing").err
         avro.write_text("[")
         assert produce(good, avro).code == 1
         assert run("produce", topic, str(good), *to).code == 2
+
+
+def test_lines_are_checked_by_a_json_schema(prefix: str, run: Run, tmp_path: Path) -> None:
+    topic = f"{prefix}-a"
+    schema, lines = tmp_path / "order.json", tmp_path / "lines"
+    amount = {"$id": "http://127.0.0.1:1/amount", "type": "integer", "minimum": 1}
+    properties = {"amount": {"$ref": "http://127.0.0.1:1/amount"}, "any": {}}
+    order = {"type": "object", "properties": properties, "required": ["amount"]}
+    with running_registry() as registry:
+        to = ("--registry", registry.url)
+        registry.add("amount", amount, "JSON")
+        named = {"name": "http://127.0.0.1:1/amount", "subject": "amount", "version": 1}
+        registry.add("order", order, "JSON", [named])
+
+        def produce(line: str, which: object) -> Result:
+            lines.write_text(line)
+            return run("produce", topic, str(lines), *to, "--value-schema", str(which))
+
+        assert produce('{"any": {},  "amount": 3}', "order").code == 0
+        assert run("consume", topic, "--from", "-1").out.endswith('{"any": {},  "amount": 3}\n')
+        assert run("consume", topic, "--from", "-1", *to).out == '{"any": {}, "amount": 3}\n'
+        for line, complaint in (
+            ('{"any": 1}', "does not fit the schema at $: 'amount' is a required property"),
+            ('{"amount": 0}', "does not fit the schema at $.amount: 0 is less than the minimum"),
+            ('{"amount": 1, "any": NaN}', "NaN is no value of JSON"),
+            ("[" * 100_000, "not JSON"),
+            ("amount", "not JSON"),
+        ):
+            refused = produce(line, "order")
+            assert refused.code == 1
+            assert f"{lines}, line 1: " in refused.err
+            assert complaint in refused.err
+        schema.write_text(json.dumps(order))  # a file has no references, and nothing is fetched
+        assert "refers to http://127.0.0.1:1/amount, which" in produce('{"amount": 1}', schema).err
+        schema.write_text('{"type": 7}')
+        assert "no JSON schema: 7 is not valid" in produce("{}", schema).err
+        assert len(registry.versions(f"{topic}-value")) == 1, "a wrong schema is not registered"
+        schema.write_text('{"type": "array"}')
+        assert produce("[7]", schema).code == 0
+        assert registry.versions(f"{topic}-value")[1:] == ['{"type": "array"}']
+
+
+def test_keys_of_a_registry(prefix: str, run: Run, tmp_path: Path) -> None:
+    topic = f"{prefix}-b"
+    key, lines = tmp_path / "key.avsc", tmp_path / "lines"
+    key.write_text('"long"')
+    lines.write_text("7|one\n8|two\n")
+    shape = ("--format", "{key}={value}", "--from", "3")
+    with running_registry() as registry:
+        to = ("--registry", registry.url)
+        written = run("produce", topic, str(lines), "-k", "|", *to, "--key-schema", str(key))
+        assert written.code == 0, written.err
+        assert registry.versions(f"{topic}-key") == ['"long"']
+        keys = run("consume", topic, *shape, *to, "--decode", "key")
+        assert (keys.out, keys.err) == ("7=one\n8=two\n", "")
+        assert run("consume", topic, *shape, *to, "--decode", "key", "-w", "key=8").out == "8=two\n"
+        rows = run("consume", topic, "--from", "3", *to, "--decode", "both", "--json")
+        assert [each["key"] for each in rows.json_lines] == [7, 8]
+        assert "drumlin: 2 values not decoded but shown as is" in rows.err
+        both = run("consume", topic, *to, "--decode", "both", "--from", "2")
+        assert "1 key and 3 values not decoded but shown as is" in both.err
+        assert "the key does not begin with a zero byte" in both.err
+    assert run("consume", topic, "--decode", "key").code == 2
+    assert run("produce", topic, str(lines), "--key-schema", str(key)).code == 2

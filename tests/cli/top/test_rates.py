@@ -9,7 +9,7 @@ import pytest
 
 from drumlin.cli.reach.log_dirs import LogDir
 from drumlin.cli.top.look import Look, OwnLook
-from drumlin.cli.top.own_metrics import figures_in
+from drumlin.cli.top.own_metrics import figures_in, sent_in
 from drumlin.cli.top.pace import pause_s
 from drumlin.cli.top.rates import WINDOW_S, Looks, Picture, picture
 from drumlin.client.admin.group_admin import GroupListing
@@ -154,6 +154,34 @@ def test_metrics_of_our_own_brokers() -> None:
     assert row["cleaned_bytes_per_s"] is None
     again = picture(look(2, (0, 0), own=[now]), look(4, (0, 0), own=[before]))
     assert only(again.own)["busy_ratio"] is None  # it was started anew
+
+
+def own(where: str, at_s: float, sent: dict[str, float], error: str | None = None) -> OwnLook:
+    text = "".join(
+        f'drumlin_topic_sent_bytes_total{{topic="{topic}"}} {value}\n'
+        for topic, value in sent.items()
+    )
+    head = "# TYPE drumlin_topic_sent_bytes_total counter\n"
+    return OwnLook(where, at_s, figures_in(head + text), error=error, sent=sent_in(head + text))
+
+
+def test_bytes_out_are_those_of_all_brokers_or_none() -> None:
+    before = [own("a", 0, {"t": 100, "": 50}), own("b", 0, {"t": 7})]
+    now = [own("a", 2, {"t": 300, "": 70}), own("b", 1, {"t": 17, "new": 4})]
+    both = picture(look(0, (0, 0), own=before), look(2, (0, 0), own=now))
+    assert only(both.topics)["bytes_out_per_s"] == 110
+    assert both.totals["bytes_out_per_s"] == 114
+    assert [each["bytes_out_per_s"] for each in both.own] == [110, 14]
+    for then, after in (
+        (before[:1], now[:1]),  # the other broker may lead a partition, too
+        (before, [now[0], own("b", 2, {}, error="it is gone")]),
+        (before[:1], now),
+        (now, [own("a", 4, {"t": 1}), own("b", 4, {"t": 20, "new": 4})]),  # started anew
+    ):
+        found = picture(look(0, (0, 0), own=then), look(2, (0, 0), own=after))
+        assert only(found.topics)["bytes_out_per_s"] is None
+        assert found.totals["bytes_out_per_s"] is None
+    assert picture(None, look(2, (0, 0), own=now)).totals["bytes_out_per_s"] is None
 
 
 @pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 30.0)])

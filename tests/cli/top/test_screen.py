@@ -35,6 +35,7 @@ TOTALS = {
     "lag": 0,
     "records_in_per_s": 1234.0,
     "bytes_in_per_s": 2048.0,
+    "bytes_out_per_s": None,
     "offline": 0,
     "under_replicated": 0,
     "offline_log_dirs": 0,
@@ -140,6 +141,9 @@ def test_what_is_painted() -> None:
     assert (
         "an-id  1 broker, 3 topics, 3 partitions, 0 groups;  1,234 records/s, 2.0 KiB/s in" in text
     )
+    assert "out" not in text.splitlines()[0]
+    reading = dataclasses.replace(PICTURE, totals=TOTALS | {"bytes_out_per_s": 4096.0})
+    assert "2.0 KiB/s in, 4.0 KiB/s out, lag 0" in shown(Screen(), reading)
     assert "all replicas are in sync" in text
     assert "records in/s▼" in text
     assert text.index("fast") < text.index("slow")

@@ -44,6 +44,7 @@ def test_once(run: Run, cluster: DrumlinServer, client: Client) -> None:
     (topic,) = (each for each in found["topics"] if each["topic"] == "top-read")
     assert (topic["records_in_per_s"], topic["partitions"], topic["offline"]) == (0, 2, 0)
     assert topic["size_bytes"] > 0
+    assert topic["bytes_out_per_s"] == 0
     (group,) = (each for each in found["groups"] if each["group"] == "top-group")
     assert (group["lag"], group["state"], group["read_per_s"]) == (30, "Empty", 0)
     assert found["totals"]["brokers"] == 1

@@ -26,6 +26,9 @@ pytestmark = [
     pytest.mark.deep,
 ]
 
+#: Nodes that this Kafka does not make.
+_OURS = ("/config/groups", "/config/client-metrics")
+
 
 @pytest.fixture
 def kafka(tmp_path: Path, chroot: str) -> Iterator[ZooKeeperKafka]:
@@ -83,7 +86,7 @@ def test_its_nodes_are_ours_byte_for_byte(kafka: ZooKeeperKafka, operator: Opera
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", kafka.port)
     check("/brokers/ids/1", layout.encode_broker(BrokerState(1, None, (endpoint,)), timestamp_ms))
     for path in layout.PERSISTENT:
-        assert operator.has(path) or "drumlin" in path or path == "/config/groups"
+        assert operator.has(path) or "drumlin" in path or path in _OURS
 
 
 def test_it_is_not_joined_and_taken_over_once_it_has_stopped(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from drumlin.spark.writing.protocol.content import Content
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Winner
 from rig.brokers.secured_drumlin import SecuredDrumlin
+from rig.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,7 @@ def test_captures_with_their_position(visitor: Visitor, client: Client) -> None:
         assert visitor.get("capture", capture=name).status == 404
 
 
+@pytest.mark.deep  # the console imports what states are made of, which takes a second
 def test_states_with_their_positions(visitor: Visitor, client: Client) -> None:
     client.create_topic("piped-purchases", 2)
     with client.writer("piped-purchases") as writer:
@@ -143,3 +148,37 @@ def test_followers_of_compacted_topics(visitor: Visitor, client: Client) -> None
     (row,) = rows()
     assert (row["topic"], row["lag"], row["offsets"]) == ("piped-users", 2, 1)
     assert (row["followed"], row["partitions"], row["members"]) == (1, 2, 0)
+
+
+@pytest.mark.deep
+def test_programs_at_work(
+    visitor: Visitor, client: Client, broker: SecuredDrumlin, tmp_path: Path
+) -> None:
+    """A materialization and a processor, while they run."""
+    client.create_topic("worked-users", 1, configs={"cleanup.policy": "compact"})
+    with client.writer("worked-users") as writer:
+        for number in range(6):
+            writer.send(str(number), key=str(number))
+    arguments = ("worked-users", "--to", f"sqlite:///{tmp_path}/store.db", "--group", "worked-db")
+    command = [sys.executable, "-m", "drumlin", "materialize", *arguments]
+    process = subprocess.Popen([*command, "--bootstrap", broker.address], cwd=tmp_path)
+
+    def follows() -> dict[str, Any] | None:
+        rows = visitor.get("followers").json["followers"]
+        done = [each for each in rows if each["group"] == "worked-db" and each["lag"] == 0]
+        return dict(done[0]) if done else None
+
+    try:
+        row = wait_until(follows, "the materialization to be seen")
+        assert (row["client_ids"], row["members"]) == (["drumlin-materialize"], 1)
+    finally:
+        process.terminate()
+        process.wait(60)
+    options = {"group": "worked", "state": "counts", "bootstrap": broker.address}
+    with drumlin.state.processor("worked-users", idle_timeout_ms=3_000, **options) as processor:
+        for batch in processor:
+            processor.state.count_by(batch["key"])
+    found = visitor.get("state", topic="worked-counts-changelog").json
+    assert (found["group"], found["state"], found["lag"]) == ("worked", "counts", 0)
+    (mine,) = found["rows"]
+    assert (mine["input"], mine["offset"], mine["group_offset"]) == ("worked-users", 6, 6)

@@ -12,6 +12,8 @@ from bytewax.connectors.kafka import KafkaSinkMessage
 from bytewax.connectors.kafka import operators as kafka
 from bytewax.dataflow import Dataflow
 
+from login import librdkafkas
+
 broker, name = os.environ["BROKER"], os.environ["NAME"]
 
 
@@ -21,8 +23,9 @@ def count(state, _):
 
 
 flow = Dataflow("count")
-records = kafka.input("in", flow, brokers=[broker], topics=[f"{name}-in"], tail=False)
+login = {"add_config": librdkafkas()}
+records = kafka.input("in", flow, brokers=[broker], topics=[f"{name}-in"], tail=False, **login)
 keyed = op.key_on("key", records.oks, lambda message: message.key.decode())
 counted = op.stateful_map("count", keyed, count)
 told = op.map("tell", counted, lambda each: KafkaSinkMessage(each[0].encode(), b"%d" % each[1]))
-kafka.output("out", told, brokers=[broker], topic=f"{name}-out")
+kafka.output("out", told, brokers=[broker], topic=f"{name}-out", **login)

@@ -10,9 +10,21 @@ import importlib
 import sys
 
 from faststream import AckPolicy
+from faststream.security import SASLScram512
+
+import login
 
 address, name, client, records = sys.argv[1:]
-broker = importlib.import_module(f"faststream.{client}").KafkaBroker(address, logger=None)
+settings = {}
+if login.told:
+    who = {"username": login.told["user"], "password": login.told["password"]}
+    if client == "confluent":
+        settings["config"] = {"ssl.ca.location": login.told["ca"]}
+        settings["security"] = SASLScram512(**who, use_ssl=True)
+    else:
+        settings["security"] = SASLScram512(**who, ssl_context=login.tls())
+module = importlib.import_module(f"faststream.{client}")
+broker = module.KafkaBroker(address, logger=None, **settings)
 handled, out, all_is_out = set(), [], asyncio.Event()
 earliest = {"auto_offset_reset": "earliest"}
 

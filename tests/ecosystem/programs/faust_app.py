@@ -9,6 +9,8 @@ import os
 
 import faust
 
+import login
+
 name = os.environ["APP_NAME"]
 app = faust.App(
     name,
@@ -20,6 +22,13 @@ app = faust.App(
     web_enabled=False,
     broker_session_timeout=15,
     broker_request_timeout=60,
+    broker_credentials=login.told
+    and faust.SASLCredentials(
+        username=login.told["user"],
+        password=login.told["password"],
+        ssl_context=login.tls(),
+        mechanism="SCRAM-SHA-512",
+    ),
 )
 
 

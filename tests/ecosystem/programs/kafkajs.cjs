@@ -3,13 +3,15 @@
 const { createRequire } = require('node:module')
 const [folder, address, name] = process.argv.slice(2)
 const kafkajs = createRequire(`${folder}/`)('kafkajs')
+const login = require('./login.cjs').kafkajs
 const { step, tell, until } = require('./steps.cjs')
 
 const kafka = new kafkajs.Kafka({
   clientId: name,
   brokers: [address],
   logLevel: kafkajs.logLevel.NOTHING,
-  requestTimeout: 60000
+  requestTimeout: 60000,
+  ...login
 })
 const topic = `${name}-in`
 const out = `${name}-out`

@@ -7,8 +7,10 @@ import sys
 
 from kombu import Connection
 
+from login import librdkafkas
+
 address, name, messages = sys.argv[1:]
-options = {"kafka_topic_config": {"num_partitions": 1}}
+options = {"kafka_topic_config": {"num_partitions": 1}, "kafka_common_config": librdkafkas()}
 with Connection(f"confluentkafka://{address}/", transport_options=options) as connection:
     queue = connection.SimpleQueue(name)
     for number in range(int(messages)):

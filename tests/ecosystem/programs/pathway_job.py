@@ -9,6 +9,8 @@ import sys
 
 import pathway as pw
 
+from login import librdkafkas
+
 address, name = sys.argv[1:]
 
 
@@ -16,10 +18,11 @@ class Word(pw.Schema):
     word: str
 
 
-settings = {"bootstrap.servers": address, "group.id": name, "auto.offset.reset": "earliest"}
+common = {"bootstrap.servers": address, **librdkafkas()}
+settings = {**common, "group.id": name, "auto.offset.reset": "earliest"}
 words = pw.io.kafka.read(
     settings, topic=f"{name}-in", format="json", schema=Word, autocommit_duration_ms=200
 )
 counts = words.groupby(words.word).reduce(words.word, count=pw.reducers.count())
-pw.io.kafka.write(counts, {"bootstrap.servers": address}, f"{name}-out", format="json")
+pw.io.kafka.write(counts, common, f"{name}-out", format="json")
 pw.run(monitoring_level=pw.MonitoringLevel.NONE)

@@ -3,6 +3,7 @@
 const { createRequire } = require('node:module')
 const { pathToFileURL } = require('node:url')
 const [folder, address, name] = process.argv.slice(2)
+const login = require('./login.cjs').platformatic
 const { step, tell } = require('./steps.cjs')
 const topic = `${name}-topic`
 const group = `${name}-group`
@@ -36,7 +37,7 @@ async function administration (platformatic, common) {
   const admin = new platformatic.Admin(common)
   const resource = { resourceType: 2, resourceName: topic }
   const acl = { ...resource, patternType: 3, resourcePatternType: 3, principal: 'User:a', host: '*', operation: 3, permissionType: 3 }
-  const filter = { resourceType: 1, resourceName: null, patternType: 1, resourcePatternType: 1, resourcePatternTypeFilter: 1, principal: null, host: null, operation: 1, permissionType: 1 }
+  const filter = { resourceType: 1, resourceName: null, patternType: 1, resourcePatternType: 1, resourcePatternTypeFilter: 1, principal: 'User:a', host: null, operation: 1, permissionType: 1 }
   const user = [{ entityType: 'user', entityName: 'a' }]
   await step('listTopics', () => admin.listTopics(), said => said.includes(topic))
   await step('createPartitions', () => admin.createPartitions({ topics: [{ name: topic, count: 4, assignments: null }] }))
@@ -65,7 +66,7 @@ async function administration (platformatic, common) {
 (async () => {
   const entry = createRequire(`${folder}/`).resolve('@platformatic/kafka')
   const platformatic = await import(pathToFileURL(entry))
-  const common = { clientId: name, bootstrapBrokers: [address], timeout: 60000 }
+  const common = { clientId: name, bootstrapBrokers: [address], timeout: 60000, ...login }
   const admin = new platformatic.Admin(common)
   await step('createTopics', () => admin.createTopics({ topics: [topic], partitions: 3, replicas: 1 }))
   await admin.close()

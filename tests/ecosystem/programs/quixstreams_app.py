@@ -8,10 +8,15 @@ Topics NAME-in and NAME-out are there. Runs until it is killed.
 import sys
 
 from quixstreams import Application
+from quixstreams.kafka import ConnectionConfig
+
+from login import librdkafkas
 
 address, name, guarantee, state_dir = sys.argv[1:]
 app = Application(
-    broker_address=address,
+    broker_address=ConnectionConfig.from_librdkafka_dict(
+        {"bootstrap.servers": address, **librdkafkas()}
+    ),
     consumer_group=name,
     auto_offset_reset="earliest",
     state_dir=state_dir,

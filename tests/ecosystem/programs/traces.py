@@ -11,18 +11,26 @@ from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrume
 from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 
+import login
+
 address, name = sys.argv[1:]
 provider = TracerProvider()
 KafkaInstrumentor().instrument(tracer_provider=provider)
-kafka.KafkaProducer(bootstrap_servers=address).send(f"{name}-python", b"v").get(60)
-reader = kafka.KafkaConsumer(
-    f"{name}-python", bootstrap_servers=address, auto_offset_reset="earliest"
-)
+secured = login.told and {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_plain_username": login.told["user"],
+    "sasl_plain_password": login.told["password"],
+    "ssl_cafile": login.told["ca"],
+}
+of_python = {"bootstrap_servers": address, **(secured or {})}
+kafka.KafkaProducer(**of_python).send(f"{name}-python", b"v").get(60)
+reader = kafka.KafkaConsumer(f"{name}-python", **of_python, auto_offset_reset="earliest")
 print("kafka-python", "traceparent" in dict(next(iter(reader)).headers))
 reader.close()
 
 instrumentor = ConfluentKafkaInstrumentor()
-common = {"bootstrap.servers": address}
+common = {"bootstrap.servers": address, **login.librdkafkas()}
 producer = instrumentor.instrument_producer(
     confluent_kafka.Producer(common), tracer_provider=provider
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 
@@ -11,3 +12,8 @@ class Login(NamedTuple):
     user: str
     password: str
     ca: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """By which `programs/login.py` and `programs/login.cjs` know it."""
+        return {"APP_LOGIN": json.dumps(self._asdict())}

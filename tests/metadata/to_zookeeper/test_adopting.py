@@ -33,6 +33,7 @@ pytestmark = pytest.mark.zookeeper
 
 BROKER = Resource(ResourceType.BROKER, "")
 GROUP = Resource(ResourceType.GROUP, "a/b.c")
+SUBSCRIPTION = Resource(ResourceType.CLIENT_METRICS, "all / of them")
 NODE_ID = 7
 
 
@@ -78,6 +79,7 @@ class Data:
         await store.advance_leader_epochs()
         await store.alter_configs(BROKER, lambda _: {"log.retention.ms": "6"})
         await store.alter_configs(GROUP, lambda _: {"consumer.session.timeout.ms": "50000"})
+        await store.alter_configs(SUBSCRIPTION, lambda _: {"metrics": "*"})
 
     @property
     def option(self) -> str:
@@ -125,6 +127,7 @@ def check_is_moved(data: Data, hosts: str) -> None:
         assert image.topic_configs("one") == {"retention.ms": "5"}
         assert image.configs(BROKER) == {"log.retention.ms": "6"}
         assert image.configs(GROUP) == {"consumer.session.timeout.ms": "50000"}
+        assert image.configs(SUBSCRIPTION) == {"metrics": "*"}
         assert dict(store.deleted_topics) == dict.fromkeys(data.deleted)
         assert (await store.next_producer_id_block()).first == data.next_producer_id
 

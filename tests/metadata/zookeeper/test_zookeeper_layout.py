@@ -74,6 +74,7 @@ def test_what_kafka_writes_is_read() -> None:
         (Resource(ResourceType.BROKER, "1"), "brokers/1"),
         (Resource(ResourceType.BROKER, ""), "brokers/<default>"),
         (Resource(ResourceType.GROUP, "a/b. é"), "groups/a%2Fb%2E%20%C3%A9"),
+        (Resource(ResourceType.CLIENT_METRICS, "a/b. é"), "client-metrics/a%2Fb%2E%20%C3%A9"),
     ],
 )
 def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str) -> None:

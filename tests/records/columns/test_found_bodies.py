@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -32,10 +31,9 @@ from drumlin.records.plain.bodies import Selection, select_bodies
 from drumlin.records.plain.record import Record, encode_batch, encode_record
 from records.conftest import without_kernels
 from records.decoding import decode_to_arrow
-from records.strategies import QUICK, THOROUGH, damaged, record_lists
+from records.strategies import QUICK, THOROUGH, damaged, fetched, record_lists
 
 COLUMNS = RECORD_SCHEMA_WITH_HEADERS.names
-PRODUCERS = [7, 8]
 
 
 def batch(first: int, count: int = 3, **options: Any) -> bytes:
@@ -44,41 +42,6 @@ def batch(first: int, count: int = 3, **options: Any) -> bytes:
 
 
 PLAIN = batch(0) + batch(3) + batch(10, 1)
-
-
-def marker(offset: int, producer_id: int, *, aborts: bool) -> bytes:
-    key = (0).to_bytes(2, "big") + (not aborts).to_bytes(2, "big")
-    options = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
-    return bytes(encode_batch([Record(offset, 5, key, bytes(6))], **options))
-
-
-@st.composite
-def fetched(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], int]:
-    """Batches of every kind, aborted transactions among them, and the offset after them."""
-    data = bytearray()
-    aborted = []
-    offset = draw(st.integers(0, 2**40))
-    for _ in range(draw(st.integers(0, 6))):
-        producer_id = draw(st.sampled_from(PRODUCERS))
-        if draw(st.integers(0, 4)) == 0:
-            aborts = draw(st.booleans())
-            data += marker(offset, producer_id, aborts=aborts)
-            offset += 1
-            continue
-        records = draw(record_lists(max_size=5))
-        moved = [replace(each, offset=each.offset - records[0].offset + offset) for each in records]
-        is_transactional = draw(st.booleans())
-        if is_transactional and draw(st.booleans()):
-            aborted.append((producer_id, offset))
-        data += encode_batch(
-            moved,
-            compression=draw(st.sampled_from(list(CODECS))),
-            is_transactional=is_transactional,
-            producer_id=producer_id,
-            timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
-        )
-        offset = moved[-1].offset + draw(st.integers(1, 3))
-    return bytes(data), aborted, offset
 
 
 def outcome(buffer: bytes, **options: Any) -> Any:

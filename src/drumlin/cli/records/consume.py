@@ -6,6 +6,7 @@ It reads up to the end of the logs and exits, like `cat`; with --follow it waits
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from drumlin.cli.reach.cluster import Cluster
 from drumlin.cli.reach.cluster import connect as connect_cluster
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_group, complete_topic
-from drumlin.cli.records.reading import Group, Offsets, Reading, Wanted, columns_for, last_place
+from drumlin.cli.records.reading import Group, Offsets, Reading, Wanted, last_place
 from drumlin.cli.records.view import OF_FILE, View
 from drumlin.cli.terminal import output, standard_output
 from drumlin.cli.terminal.commands import Argument, Option, command
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from drumlin.cli.records.registry_values import RegistryValues
     from drumlin.cli.terminal.record_text import Records
     from drumlin.client.client import Client
+    from drumlin.records.text.lines import Lines
 
-Sink = Callable[[str, "Records"], None]
+Sink = Callable[[str, "Records | Lines"], None]
 
 _CHECK_EVERY_MS: Final = 1_000
 _GROUP: Final = "group:"
@@ -46,11 +48,20 @@ EXAMPLES: Final = examples(
     "drumlin consume flights --from -100 --partition 0",
     "drumlin consume 'orders-*' payments --follow",
     "drumlin consume orders --registry http://registry:8081 --where 'value.amount >= 100'",
+    "drumlin consume orders --registry http://registry:8081 --decode both --format '{key} {value}'",
     "drumlin consume flights -o flights.parquet",
     "drumlin consume flights --from group:reporting --follow",
     "drumlin consume flights --group audit --follow",
     "drumlin consume flights --group workers --join",
 )
+
+
+class Decoded(enum.StrEnum):
+    """What is decoded by a registry's schemas."""
+
+    VALUE = "value"
+    KEY = "key"
+    BOTH = "both"
 
 
 def consume(
@@ -94,6 +105,7 @@ def consume(
             "Its login is in --config.",
         ),
     ] = None,
+    decode: Annotated[Decoded, Option("--decode", help="What --registry decodes.")] = Decoded.VALUE,
     template: Annotated[
         str | None,
         Option(
@@ -141,6 +153,8 @@ def consume(
         raise click.BadParameter("--follow has no end: leave out --until")
     if join and (group is None or start or partition or last != END or where):
         raise click.BadParameter("--join needs --group, and has no --from, --until or --where")
+    if registry is None and decode is not Decoded.VALUE:
+        raise click.BadParameter("--decode needs --registry")
     if to_file is not None and registry is not None:
         raise click.BadParameter("--registry is for text and JSON, not for --output")
     is_one = not regex and len(topics) == 1 and not is_pattern(topics[0])
@@ -149,14 +163,16 @@ def consume(
         Formatter(template, null, is_coloured=output.is_coloured() and to_file is None),
         as_json,
         parse_conditions(where or ()),
-        _values(registry, command_config),
+        _values(registry, command_config, decode),
     )
     fields = view.fields if to_file is None else OF_FILE | view.filtered
     wanted = Wanted(
-        columns_for(fields | ({"headers"} if headers else set()), to_file is not None),
+        fields | ({"headers"} if headers else frozenset()),
+        to_file is not None,
         "read_committed" if committed else "read_uncommitted",
         count,
         view.choose,
+        None if to_file else view.form_of,
     )
     with ExitStack() as stack:
         run = _Run.connected(stack, bootstrap, command_config, topics, regex)
@@ -258,13 +274,16 @@ def _check_nothing() -> None:
     """Check nothing: records go into a file, so a closed standard output does not matter."""
 
 
-def _values(registry: str | None, command_config: Path | None) -> RegistryValues | None:
+def _values(
+    registry: str | None, command_config: Path | None, decode: Decoded
+) -> RegistryValues | None:
     if registry is None:
         return None
     from drumlin.cli.reach.schema_registry import registry_of
     from drumlin.cli.records.registry_values import RegistryValues
 
-    return RegistryValues(registry_of(registry, command_config))
+    parts = ("key", "value") if decode is Decoded.BOTH else (decode.value,)
+    return RegistryValues(registry_of(registry, command_config), parts)
 
 
 def _read_as_member(
@@ -283,7 +302,7 @@ def _read_as_member(
         topics,
         group=group,
         commit_interval_ms=None,
-        columns=wanted.columns,
+        columns=wanted.columns(sys.maxsize),
         isolation=wanted.isolation,
     ) as consumer:
         while True:
@@ -312,12 +331,12 @@ def _sink(
     from drumlin.cli.terminal import record_files
     from drumlin.client.read.reader import ReadOptions, schema_of
 
-    schema = schema_of(ReadOptions(columns=wanted.columns))
+    schema = schema_of(ReadOptions(columns=wanted.columns(0)))
     if with_topic:
         schema = schema.insert(0, pa.field("topic", pa.string()))
     write = stack.enter_context(record_files.writing(to_file, schema))
 
-    def put(topic: str, batch: Records) -> None:
+    def put(topic: str, batch: Records | Lines) -> None:
         assert isinstance(batch, pa.RecordBatch)
         columns = [batch[name] for name in batch.schema.names]
         named = [pa.array([topic] * len(batch), pa.string())] if with_topic else []

@@ -76,12 +76,14 @@ class _Lines:
     headers: tuple[tuple[str, bytes], ...]
     key: bytes | None = None
     timestamp_ms: int | None = None
+    encode_key: Encode | None = None
     encode: Encode | None = None
 
     def parse(self, line: bytes) -> dict[str, Any]:
         record = self._record(line)
-        if self.encode is not None and record["value"] is not None:
-            record["value"] = self.encode(record["value"])
+        for part, encode in (("key", self.encode_key), ("value", self.encode)):
+            if encode is not None and record[part] is not None:
+                record[part] = encode(record[part])
         return record
 
     def _record(self, line: bytes) -> dict[str, Any]:
@@ -185,9 +187,17 @@ def produce(
         Option(
             "--value-schema",
             metavar="SUBJECT|FILE",
-            help="Lines are JSON, and are written as Avro or Protobuf: by the latest schema of a "
-            "subject of --registry, or by a .avsc or .proto file, which is registered as "
-            "TOPIC-value.",
+            help="Lines are JSON, and are written as Avro, Protobuf or checked JSON: by the latest "
+            "schema of a subject of --registry, or by a .avsc, .proto or .json file, which is "
+            "registered as TOPIC-value.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None,
+        Option(
+            "--key-schema",
+            metavar="SUBJECT|FILE",
+            help="The same for keys, which are JSON; a file is registered as TOPIC-key.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -203,10 +213,11 @@ def produce(
     if transactional_id is not None and acks is not Acks.ALL:
         raise click.BadParameter("--transactional-id needs --acks all")
     _check_exists(file)
-    if (registry is None) != (value_schema is None):
-        raise click.BadParameter("--registry and --value-schema need each other")
-    if value_schema is not None and file.suffix in _COLUMNAR:
-        raise click.BadParameter("--value-schema is for lines, not for columnar files")
+    has_schema = value_schema is not None or key_schema is not None
+    if (registry is not None) != has_schema:
+        raise click.BadParameter("--registry and --value-schema (or --key-schema) need each other")
+    if has_schema and file.suffix in _COLUMNAR:
+        raise click.BadParameter("schemas are for lines, not for columnar files")
     lines = _Lines(
         json_lines,
         None if key_separator is None else _unescaped(key_separator),
@@ -214,7 +225,8 @@ def produce(
         tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
         _encoded(constant_key),
         None if timestamp is None else _timestamp_ms(timestamp),
-        _encoder(registry, command_config, value_schema, topic),
+        _encoder(registry, command_config, key_schema, topic, "key"),
+        _encoder(registry, command_config, value_schema, topic, "value"),
     )
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
@@ -232,14 +244,14 @@ def produce(
 
 
 def _encoder(
-    registry: str | None, command_config: Path | None, schema: str | None, topic: str
+    registry: str | None, command_config: Path | None, schema: str | None, topic: str, part: str
 ) -> Encode | None:
     if registry is None or schema is None:
         return None
     from drumlin.cli.reach.schema_registry import registry_of
     from drumlin.cli.records.schema_encoding import encoder_by
 
-    return encoder_by(registry_of(registry, command_config), schema, topic)
+    return encoder_by(registry_of(registry, command_config), schema, topic, part)
 
 
 def _check_exists(file: Path) -> None:

@@ -9,6 +9,7 @@ import array
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from drumlin.cli.reach import group_offsets
@@ -16,28 +17,45 @@ from drumlin.cli.reach.cluster import Cluster
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.places import END, Place
 from drumlin.client.needs_arrow import has_arrow
+from drumlin.client.reading_calls import read_lines
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.options import Isolation
+from drumlin.records.batch.varint import INT64_MAX
 
 if TYPE_CHECKING:
+    from drumlin.cli.records.view import FormOf
     from drumlin.cli.terminal.record_text import Records
     from drumlin.client.client import Client
+    from drumlin.records.text.lines import Lines
 
 Offsets = dict[int, int]
 #: The indexes of the records to show; None: all.
 Choose = Callable[[str, "Records"], list[int] | None]
 
 _POLL_S: Final = 0.1
+#: Records that take less time as Python objects than it takes to load Arrow.
+_FEW: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is read of every record, and how many records at most."""
 
-    columns: list[str] | None  # None: as objects, without Arrow
+    fields: frozenset[str]
+    needs_arrow: bool
     isolation: Isolation
     count: int | None
     choose: Choose
+    form_of: FormOf | None = None  # reads records as lines, all of them
+
+    def columns(self, expected: int) -> list[str] | None:
+        """The columns to read; None: as objects, for so few records or without Arrow."""
+        if not self.needs_arrow and (expected <= _FEW or not has_arrow()):
+            return None
+        from drumlin.client.read.reader import ReadOptions, schema_of
+
+        known = schema_of(ReadOptions(headers=True)).names
+        return [name for name in known if name in {*self.fields, "partition", "offset"}]
 
 
 class Reading:
@@ -52,7 +70,7 @@ class Reading:
 
     def batches(
         self, last: Place, follow: bool, check: Callable[[], None]
-    ) -> Iterator[tuple[str, Records]]:
+    ) -> Iterator[tuple[str, Records | Lines]]:
         """Batches of one partition each, up to `last`; following, until `check` raises."""
         while True:
             for topic in self.positions:
@@ -66,7 +84,7 @@ class Reading:
     def _is_done(self) -> bool:
         return self.records == self._wanted.count
 
-    def _up_to(self, last: Place, topic: str) -> Iterator[tuple[str, Records]]:
+    def _up_to(self, last: Place, topic: str) -> Iterator[tuple[str, Records | Lines]]:
         positions = self.positions[topic]
         ends = last.in_partitions(self._client, topic, positions)
         if last == END:
@@ -76,12 +94,9 @@ class Reading:
             return
         ends = {each: ends[each] for each in starts}
         self.expected += sum(ends[each] - starts[each] for each in starts)
-        for batch in self._read(topic, starts, ends):
-            if not len(batch):
-                continue
-            chosen = self._chosen(topic, batch)
-            if len(chosen):
-                yield topic, chosen
+        read = self._read if self._wanted.form_of is None else self._read_lines
+        for batch in read(topic, starts, ends):
+            yield topic, batch
             if self._is_done:
                 return
         # Offsets without records (compacted away, or control records) count as read, too.
@@ -104,25 +119,34 @@ class Reading:
         self.records += len(chosen)
         return chosen
 
+    def _read_lines(self, topic: str, starts: Offsets, ends: Offsets) -> Iterator[Lines]:
+        wanted = self._wanted
+        assert wanted.form_of is not None
+        form_of = partial(wanted.form_of, topic)
+        left = INT64_MAX if wanted.count is None else wanted.count - self.records
+        found = read_lines(self._client, topic, starts, ends, wanted.isolation, form_of, left)
+        for partition, lines in found:
+            self.positions[topic][partition] = lines.last_offset + 1
+            self.records += lines.records
+            yield lines
+
     def _read(self, topic: str, starts: Offsets, ends: Offsets) -> Iterator[Records]:
-        isolation, columns = self._wanted.isolation, self._wanted.columns
+        isolation = self._wanted.isolation
+        columns = self._wanted.columns(sum(ends.values()) - sum(starts.values()))
+        batches: Iterator[Records]
         if columns is None:
-            return self._client.read_records(
+            batches = self._client.read_records(
                 topic, list(starts), start=starts, end=ends, isolation=isolation
             )
-        return self._client.read_batches(
-            topic, list(starts), start=starts, end=ends, columns=columns, isolation=isolation
-        )
-
-
-def columns_for(names: frozenset[str] | set[str], needs_arrow: bool) -> list[str] | None:
-    """The columns to read for these fields; None without Arrow: whole records are read."""
-    if not needs_arrow and not has_arrow():
-        return None
-    from drumlin.client.read.reader import ReadOptions, schema_of
-
-    known = schema_of(ReadOptions(headers=True)).names
-    return [name for name in known if name in {*names, "partition", "offset"}]
+        else:
+            batches = self._client.read_batches(
+                topic, list(starts), start=starts, end=ends, columns=columns, isolation=isolation
+            )
+        for batch in batches:
+            if len(batch):
+                chosen = self._chosen(topic, batch)
+                if len(chosen) or self._is_done:
+                    yield chosen
 
 
 def _check_starts(topic: str, positions: Offsets, ends: Offsets) -> None:

@@ -1,4 +1,4 @@
-"""The schema of `produce --value-schema`: a subject's latest, or a file that is registered."""
+"""The schemas that `produce` encodes by: a subject's latest, or a file that is registered."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from drumlin.client.values.registry import (
     schema_of_id,
 )
 
-_KINDS: Final = {".avsc": "AVRO", ".proto": "PROTOBUF"}
+_KINDS: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}
 
 
-def encoder_by(registry: SchemaRegistry, schema: str, topic: str) -> Encode:
+def encoder_by(registry: SchemaRegistry, schema: str, topic: str, part: str) -> Encode:
     """The encoder by a schema: a file, which is registered for the topic, or a subject's latest.
+
+    `part`: "key" or "value", with which the subject's name ends.
 
     Raises:
         output.Failure: a schema's file cannot be read.
@@ -34,4 +36,4 @@ def encoder_by(registry: SchemaRegistry, schema: str, topic: str) -> Encode:
         reason = getattr(error, "strerror", None) or error
         raise output.Failure(f"{schema}: {reason}") from None
     encoder_without_id(RegisteredSchema(0, kind, text))  # a wrong schema is not registered
-    return encoder_of(schema_of_id(registry, register(registry, f"{topic}-value", kind, text)))
+    return encoder_of(schema_of_id(registry, register(registry, f"{topic}-{part}", kind, text)))

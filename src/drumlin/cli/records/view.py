@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.record_text import Formatter, json_lines, rows_of, show_bytes, show_lines
 from drumlin.client.read.conditions import Condition
+from drumlin.records.kernels import record_kernels
+from drumlin.records.text.line_form import LineForm
+from drumlin.records.text.lines import Lines
 
 if TYPE_CHECKING:
     from drumlin.cli.records.registry_values import RegistryValues
     from drumlin.cli.terminal.record_text import Records, Row
+
+FormOf: TypeAlias = Callable[[str, int], LineForm]
 
 OF_FILE: Final = frozenset({"timestamp", "timestamp_type", "key", "value"})
 _OF_JSON: Final = frozenset({"timestamp", "key", "value", "headers"})
@@ -47,10 +53,24 @@ class View:
         conditions = self.conditions
         return [at for at, row in enumerate(rows) if all(each.is_true(row) for each in conditions)]
 
-    def show(self, topic: str, batch: Records) -> None:
+    @property
+    def is_plain(self) -> bool:
+        """Whether many records can be formatted at once."""
+        return self.formatter.is_plain and not self.as_json and self.values is None
+
+    @property
+    def form_of(self) -> FormOf | None:
+        """The form of lines, for a topic and a partition, if records can be read as lines."""
+        if not self.is_plain or self.conditions or record_kernels.loaded is None:
+            return None
+        return self.formatter.form_of
+
+    def show(self, topic: str, batch: Records | Lines) -> None:
         """Print records."""
-        is_plain = self.formatter.is_plain and not self.as_json and self.values is None
-        if is_plain and not isinstance(batch, list):
+        if isinstance(batch, Lines):
+            show_bytes(batch.text)
+            return
+        if self.is_plain and not isinstance(batch, list):
             for text in self.formatter.texts_of(topic, batch):
                 show_bytes(text)
             return
@@ -64,6 +84,7 @@ class View:
 
     def report(self) -> None:
         """Say on standard error what was not shown as asked for."""
-        if self.values is not None and self.values.undecoded:
-            count = output.counted(self.values.undecoded, "value")
+        if self.values is not None and self.values.undecoded.total():
+            counts = self.values.undecoded.items()
+            count = " and ".join(output.counted(each, part) for part, each in counts if each)
             output.note(f"drumlin: {count} not decoded but shown as is; {self.values.first_reason}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.read.reader import ReadRecord
+    from drumlin.records.text.line_form import LineForm
 
     Records: TypeAlias = pa.RecordBatch | list[ReadRecord]
 
@@ -75,10 +76,22 @@ class Formatter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether `text_of` can format whole columns."""
+        """Whether many records can be formatted at once: by `form_of`, or by `texts_of`."""
         is_plain = all(not spec and not conversion for _, _, spec, conversion in self._parts)
         has_colours = self.is_coloured and not self._used.isdisjoint(_COLOURS)
         return is_plain and not has_colours and self._used <= _IN_COLUMNS
+
+    def form_of(self, topic: str, partition: int) -> LineForm:
+        """The form of a partition's lines, if the format is plain."""
+        from drumlin.records.text.line_form import Field, LineForm
+
+        parts: list[bytes | Field] = []
+        for literal, name, _, _ in self._parts:
+            text = literal + {"topic": topic, "partition": str(partition)}.get(name or "", "")
+            parts += [_encoded(text)] if text else []
+            if name and name.upper() in Field.__members__:
+                parts.append(Field[name.upper()])
+        return LineForm([*parts, b"\n"], _encoded(self._null))
 
     def texts_of(self, topic: str, batch: pa.RecordBatch) -> Iterator[memoryview]:
         """The lines of a batch in pieces that fit a processor's cache, if the format is plain."""
@@ -147,11 +160,15 @@ class Formatter:
         return data if isinstance(data, str) else output.json_line(data)
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _scalar(text: str) -> pa.Scalar:
     """Text as a value of Arrow. `pa.scalar` would import pandas if it is installed."""
     import pyarrow as pa
 
-    data = text.encode("utf-8", "surrogateescape")
+    data = _encoded(text)
     offsets = array.array("i", [0, len(data)])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]

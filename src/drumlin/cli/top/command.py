@@ -50,7 +50,7 @@ def top(
             "--data",
             "-d",
             metavar="DIR",
-            help="The data directory of a Drumlin broker here: cleaner, stalls.",
+            help="The data directory of a Drumlin broker here: cleaner, stalls, bytes out.",
         ),
     ] = None,
     http: Annotated[
@@ -68,8 +68,10 @@ def top(
     """Show rates of topics, lag of groups, sizes and disks of brokers, live. Press ? for the keys.
 
     Works with any Kafka cluster. Records are counted by offsets, bytes by how much the leaders'
-    logs have grown; rates are those of the last 10 s. A look never takes more than a tenth of the
-    time, or 30 s apart: with very many partitions, there are fewer than --interval says.
+    logs have grown; rates are those of the last 10 s. Bytes out are known to brokers alone: they
+    are shown if --data or --http name all brokers of the cluster. A look never takes more than a
+    tenth of the time, or 30 s apart: with very many partitions, there are fewer than --interval
+    says.
 
     --json prints a line for each look, until Ctrl-C; with --once a single document.
     """

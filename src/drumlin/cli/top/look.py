@@ -16,7 +16,7 @@ from drumlin.cli.reach.group_positions import Positions, listed_groups, position
 from drumlin.cli.reach.log_dirs import LogDir, log_dirs
 from drumlin.cli.reach.partition_offsets import LATEST, all_places, offsets_at
 from drumlin.cli.terminal.output import Failure
-from drumlin.cli.top.own_metrics import Figures, figures_in
+from drumlin.cli.top.own_metrics import Figures, figures_in, sent_in
 from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
@@ -33,6 +33,7 @@ class OwnLook:
     figures: Figures = field(default_factory=dict)
     cleaner: Sequence[Mapping[str, Any]] = ()
     error: str | None = None
+    sent: Mapping[str, float] = field(default_factory=dict)  # bytes to consumers, by topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,9 @@ async def take_look(connections: BrokerConnections, own: Sequence[BrokerHttp]) -
 def _look_at_own(broker: BrokerHttp) -> OwnLook:
     at_s = time.monotonic()
     try:
-        figures = figures_in(broker.text("/metrics"))
+        text = broker.text("/metrics")
+        figures, sent = figures_in(text), sent_in(text)
         cleaner = broker.get("/compaction")["partitions"]
     except (Failure, ValueError, KeyError) as error:
         return OwnLook(broker.where, at_s, error=str(error))
-    return OwnLook(broker.where, at_s, figures, cleaner)
+    return OwnLook(broker.where, at_s, figures, cleaner, sent=sent)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 Figures = Mapping[str, float]
 
@@ -15,7 +16,8 @@ _LONGEST: Final = "drumlin_event_loop_longest_turn_seconds"
 _READ: Final = "drumlin_compaction_read_bytes_total"
 _CLEANINGS: Final = "drumlin_compaction_cleanings_total"
 _UNCLEANABLE: Final = "drumlin_compaction_uncleanable_partitions"
-_TAKEN: Final = frozenset({_BUSY, _SLOW, _LONGEST, _READ, _CLEANINGS, _UNCLEANABLE})
+_SENT: Final = "drumlin_topic_sent_bytes_total"
+_TAKEN: Final = frozenset({_BUSY, _SLOW, _LONGEST, _READ, _CLEANINGS, _UNCLEANABLE, _SENT})
 #: Of the counts of slow turns, the one that users notice.
 _STALL_S: Final = "0.05"
 
@@ -29,15 +31,29 @@ def figures_in(text: str) -> dict[str, float]:
         ValueError: the text is not an exposition of metrics.
     """
     found: dict[str, float] = {}
-    wanted = (line for line in text.splitlines() if line.startswith(tuple(_TAKEN)))
-    for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
-        for sample in family.samples:
-            if sample.name == _SLOW and sample.labels.get("longer_than") != _STALL_S:
-                continue
-            before = found.get(sample.name, 0.0)
-            is_longest = sample.name == _LONGEST
-            found[sample.name] = max(before, sample.value) if is_longest else before + sample.value
+    for sample in _samples(text, _TAKEN):
+        if sample.name == _SLOW and sample.labels.get("longer_than") != _STALL_S:
+            continue
+        before = found.get(sample.name, 0.0)
+        is_longest = sample.name == _LONGEST
+        found[sample.name] = max(before, sample.value) if is_longest else before + sample.value
     return found
+
+
+def sent_in(text: str) -> dict[str, float]:
+    """The bytes that were sent to consumers, by topic. Topics without metrics are not in there.
+
+    Raises:
+        ValueError: the text is not an exposition of metrics.
+    """
+    samples = _samples(text, frozenset({_SENT}))
+    return {each.labels["topic"]: each.value for each in samples if each.labels.get("topic")}
+
+
+def _samples(text: str, names: frozenset[str]) -> Iterator[Sample]:
+    wanted = (line for line in text.splitlines() if line.startswith(tuple(names)))
+    for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
+        yield from family.samples
 
 
 def own_row(where: str, before: Figures, now: Figures, seconds: float) -> dict[str, Any]:
@@ -55,6 +71,7 @@ def own_row(where: str, before: Figures, now: Figures, seconds: float) -> dict[s
         "busy_ratio": rate(_BUSY),
         "stalls_per_s": rate(_SLOW),
         "longest_turn_ms": None if longest_s is None else round(longest_s * 1000),
+        "bytes_out_per_s": rate(_SENT),
         "cleaned_bytes_per_s": rate(_READ),
         "cleanings_per_s": rate(_CLEANINGS),
         "uncleanable": None if uncleanable is None else round(uncleanable),

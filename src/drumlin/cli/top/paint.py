@@ -66,9 +66,11 @@ def _totals(picture: Picture, screen: Screen) -> Text:
     counts = ", ".join(
         counted(totals[f"{thing}s"], thing) for thing in ("broker", "topic", "partition", "group")
     )
+    sent = totals["bytes_out_per_s"]
+    out = "" if sent is None else f"{human('bytes_out_per_s', sent)}/s out, "
     rates = (
         f"{human('records_in_per_s', totals['records_in_per_s'])} records/s, "
-        f"{human('bytes_in_per_s', totals['bytes_in_per_s'])}/s in, lag {totals['lag']:,}"
+        f"{human('bytes_in_per_s', totals['bytes_in_per_s'])}/s in, {out}lag {totals['lag']:,}"
     )
     paused = "  PAUSED" if screen.is_paused else ""
     return _line(f"{picture.cluster_id}  {counts};  {rates}{paused}", "bold")
@@ -102,7 +104,8 @@ def _own(row: Row) -> Text:
     said = {name: human(name, value) for name, value in row.items()}
     return _line(
         f"{row['http']}: {said['busy_ratio']} of a core, longest turn {said['longest_turn_ms']}, "
-        f"{said['stalls_per_s']} stalls/s; cleaner {said['cleaned_bytes_per_s']}/s, "
+        f"{said['stalls_per_s']} stalls/s; {said['bytes_out_per_s']}/s out; "
+        f"cleaner {said['cleaned_bytes_per_s']}/s, "
         f"{said['uncleanable']} uncleanable",
         "yellow" if row["uncleanable"] else "",
     )

@@ -71,7 +71,8 @@ def picture(before: Look | None, now: Look) -> Picture:
     """What has happened between two looks."""
     seconds = None if before is None else now.at_s - before.at_s
     partitions = [*_partitions(before, now, seconds)]
-    topics = _topics(now, partitions)
+    sent = _sent(before, now)
+    topics = _topics(now, partitions, sent)
     groups = [*_groups(before, now, seconds)]
     brokers = [*_brokers(now, partitions)]
     earlier = {each.where: each for each in before.own} if before else {}
@@ -90,6 +91,7 @@ def picture(before: Look | None, now: Look) -> Picture:
         "groups": len(groups),
         "records_in_per_s": _total(partitions, "records_in_per_s", seconds),
         "bytes_in_per_s": _total(partitions, "bytes_in_per_s", seconds),
+        "bytes_out_per_s": None if sent is None else sum(sent.values()),
         "lag": sum(each["lag"] for each in groups),
         "offline": sum(each["offline"] for each in topics),
         "under_replicated": sum(each["under_replicated"] for each in topics),
@@ -153,13 +155,35 @@ def _sizes(look: Look) -> dict[tuple[int, str, int], int]:
     }
 
 
-def _topics(now: Look, partitions: Iterable[Row]) -> list[Row]:
+def _sent(before: Look | None, now: Look) -> dict[str, float] | None:
+    """Bytes to consumers per second, by topic; None unless all brokers have told it twice.
+
+    Leaders count them, and nothing but their own metrics tells. So they are known of all topics,
+    or else of none: any broker may lead a partition of any topic.
+    """
+    told = {each.where: each for each in now.own if each.error is None}
+    earlier = {} if before is None else {e.where: e for e in before.own if e.error is None}
+    if not told or len(told) < len(now.brokers) or not told.keys() <= earlier.keys():
+        return None
+    rates: dict[str, float] = {}
+    for where, each in told.items():
+        then = earlier[where]
+        for topic, sent in each.sent.items():
+            gained = sent - then.sent.get(topic, 0.0)
+            if gained < 0 or each.at_s <= then.at_s:  # it was started anew
+                return None
+            rates[topic] = rates.get(topic, 0.0) + gained / (each.at_s - then.at_s)
+    return rates
+
+
+def _topics(now: Look, partitions: Iterable[Row], sent: Mapping[str, float] | None) -> list[Row]:
     found: dict[str, Row] = {
         topic.name: {
             "topic": topic.name,
             "partitions": len(topic.partitions),
             "records_in_per_s": None,
             "bytes_in_per_s": None,
+            "bytes_out_per_s": None if sent is None else sent.get(topic.name),
             "size_bytes": None,
             "offline": 0,
             "under_replicated": 0,

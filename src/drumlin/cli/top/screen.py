@@ -13,8 +13,8 @@ from drumlin.cli.top.rates import Picture, Row, View
 #: The columns of each view; the first says whose row it is, and is what a filter looks at.
 COLUMNS: Final[dict[View, tuple[str, ...]]] = {
     View.TOPICS: (
-        *("topic", "partitions", "records_in_per_s", "bytes_in_per_s", "size_bytes"),
-        *("under_replicated", "offline"),
+        *("topic", "partitions", "records_in_per_s", "bytes_in_per_s", "bytes_out_per_s"),
+        *("size_bytes", "under_replicated", "offline"),
     ),
     View.PARTITIONS: (
         *("topic", "partition", "records_in_per_s", "bytes_in_per_s", "size_bytes"),

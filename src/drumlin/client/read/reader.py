@@ -23,9 +23,12 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.gaps import stretch_of
+from drumlin.records.kernels import record_kernels
 from drumlin.records.plain.bodies import Selection, select_bodies
 from drumlin.records.plain.plain_columns import decode_plain
 from drumlin.records.plain.record import Headers
+from drumlin.records.text.line_form import LineForm
+from drumlin.records.text.lines import Lines, lines_of
 from drumlin.wire.by_hand.fetch_response import PartitionFetch
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -180,6 +183,35 @@ def read_records(
     options = ReadOptions(isolation=isolation)
     for _, records in _decode_each_range(thread, connections, ranges, options, _records):
         yield from records
+
+
+def read_lines(
+    thread: CoreLoop,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    isolation: Isolation,
+    form_of: Callable[[int], LineForm],
+    count_max: int,
+) -> Iterator[tuple[int, Lines]]:
+    """The partitions and lines of up to `count_max` records of `ranges`.
+
+    `form_of`: the form of lines for a partition. Only for a process that has kernels.
+    """
+    kernels = record_kernels.required()
+    left = count_max
+
+    def decode(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[Lines]:
+        aborted = piece.aborted_transactions
+        selection = Selection(wanted.start_offset, wanted.end_offset, aborted)
+        return lines_of(kernels, piece.records, selection, form_of(wanted.partition), left)
+
+    options = ReadOptions(isolation=isolation)
+    for wanted, pieces in _decode_each_range(thread, connections, ranges, options, decode):
+        for lines in pieces:
+            left -= lines.records
+            yield wanted.partition, lines
+            if not left:
+                return
 
 
 def read_each_range(

@@ -23,7 +23,7 @@ from drumlin.client.values.registry import RegisteredSchema, SchemaRegistry
 from drumlin.client.values.schema_cache import cache_of
 
 _FORMATS_MAX: Final = 1000
-_NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
+_NO_HEADER: Final = "the {} does not begin with a zero byte and a schema id"
 
 
 class FramedValues:
@@ -33,15 +33,19 @@ class FramedValues:
         self._registry = registry
         self._formats: OrderedDict[tuple[int, str | None], ValueFormat] = OrderedDict()
 
-    def decoded(self, found: Payloads) -> tuple[dict[int, Any], dict[int, str]]:
+    def decoded(
+        self, found: Payloads, part: str = "value"
+    ) -> tuple[dict[int, Any], dict[int, str]]:
         """Values by row, and the reasons for missing ones by row.
+
+        `part`: what the values are of a record, for the reasons.
 
         Raises:
             UnknownSchema: the registry lacks one, and `unknown_ids_are_bad` is not set.
             RegistryError, RegistryUnavailable
         """
         is_framed = with_zero(found, HEADER_SIZE)
-        reasons = dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER)
+        reasons = dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER.format(part))
         values: dict[int, Any] = {}
         groups = dict(by_schema(found.of(np.flatnonzero(is_framed))))
         schemas = cache_of(self._registry).schemas(groups)

@@ -1,7 +1,7 @@
-"""JSON as values of a registered schema: Avro or Protobuf.
+"""JSON as values of a registered schema: Avro, Protobuf or JSON Schema.
 
-A value has all fields that the schema demands, and no others: nothing is left out silently. JSON
-Schema is refused, as nothing here could check a value against it.
+A value has all fields that the schema demands, and none that it does not allow: nothing is left out
+silently. By JSON Schema a text is checked, and written as it is.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable, SchemaError
 from drumlin.client.values.framing import header
 from drumlin.client.values.registry import RegisteredSchema
 
 Encode = Callable[[bytes], bytes]
 
+_NO_JSON_SCHEMA: Final = "JSON Schema needs the package jsonschema: pip install jsonschema"
+_MESSAGE_MAX: Final = 300
 #: The path of a schema's first message.
 _FIRST_MESSAGE: Final = b"\0"
 
@@ -38,7 +40,9 @@ def encoder_without_id(schema: RegisteredSchema) -> Encode:
         return _avro(schema)
     if schema.kind == "PROTOBUF":
         return _protobuf(schema)
-    raise SchemaError(f"schema {schema.id} is {schema.kind}: there are AVRO and PROTOBUF here")
+    if schema.kind == "JSON":
+        return _json(schema)
+    raise SchemaError(f"schema {schema.id} is {schema.kind}, which is unknown here")
 
 
 def _avro(schema: RegisteredSchema) -> Encode:
@@ -65,11 +69,56 @@ def _avro(schema: RegisteredSchema) -> Encode:
     return encode
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes, refuse: Callable[[str], Any] | None = None) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
+
+
+def _json(schema: RegisteredSchema) -> Encode:
+    try:
+        from jsonschema import Draft7Validator, validators
+        from jsonschema.exceptions import SchemaError as InvalidSchema
+        from jsonschema.exceptions import best_match
+        from referencing import Registry, Resource
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import DRAFT7
+    except ModuleNotFoundError:
+        raise DecoderUnavailable(_NO_JSON_SCHEMA) from None
+    try:
+        parsed = json.loads(schema.text)
+        referred = {
+            name: Resource.from_contents(json.loads(text), DRAFT7)
+            for name, text in schema.references
+        }
+        validator_class = validators.validator_for(parsed, Draft7Validator)
+        validator_class.check_schema(parsed)
+    except InvalidSchema as error:
+        raise SchemaError(f"no JSON schema: {error.message:.{_MESSAGE_MAX}}") from None
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"no JSON schema: {error}") from None
+    # With a registry of its own it fetches nothing, wherever a schema points to.
+    validator = validator_class(parsed, registry=Registry().with_resources(referred.items()))
+
+    def encode(data: bytes) -> bytes:
+        value = _parsed(data, _refuse_constant)
+        try:
+            error = best_match(validator.iter_errors(value))
+        except Unresolvable as missing:
+            raise SchemaError(f"the schema refers to {missing.ref}, which is not there") from None
+        except RecursionError:
+            raise ValueError("is nested too deeply for the schema") from None
+        if error is not None:
+            message = f"{error.message:.{_MESSAGE_MAX}}"
+            raise ValueError(f"does not fit the schema at {error.json_path}: {message}")
+        return data
+
+    return encode
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no value of JSON")
 
 
 def _protobuf(schema: RegisteredSchema) -> Encode:

@@ -26,8 +26,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from drumlin.records.batch.crc32c import crc32c
 from drumlin.tuples import from_tuple
 
 Buffer = bytes | bytearray | memoryview

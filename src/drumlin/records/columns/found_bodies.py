@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from drumlin.records.batch.batch import (
@@ -23,6 +22,7 @@ from drumlin.records.batch.batch import (
     Buffer,
     parse_header,
 )
+from drumlin.records.batch.crc32c import crc32c
 from drumlin.records.batch.crc_table import crc_table
 from drumlin.records.kernels.layout import (
     BODY_ATTRIBUTES,

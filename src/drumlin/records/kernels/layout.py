@@ -76,7 +76,39 @@ NEXT_RECORD_BYTES: Final = 15  # size of the record that did not fit
 NEXT_HEADER_ROWS: Final = 16
 DECODE_STATE_WIDTH: Final = 17
 
-#: Bytes that `decode` may write after the end of a binary column's bytes.
+# The state of `write_lines`: how much of the target is filled, the wanted offsets and lines, and
+# where to continue.
+LINES_COUNT: Final = 0
+LINES_BYTES: Final = 1
+LINES_LAST_OFFSET: Final = 2  # of the last record that became a line
+LINES_FIRST_OFFSET: Final = 3
+LINES_END_OFFSET: Final = 4  # exclusive
+LINES_COUNT_MAX: Final = 5
+LINES_ROOM: Final = 6
+LINES_AT_BODY: Final = 7
+LINES_AT_RECORD: Final = 8
+LINES_AT_POSITION: Final = 9  # valid only in the middle of a body
+LINES_NEEDED: Final = 10  # room for the line that did not fit
+LINES_STATE_WIDTH: Final = 11
+
+# A line for `write_lines`: its number of parts, how many of them are keys and values, the largest
+# size of the others. Then for each part its kind, and where its text begins and ends; that of a key
+# or value stands for a null.
+LINE_PARTS: Final = 0
+LINE_KEYS: Final = 1
+LINE_VALUES: Final = 2
+LINE_BYTES_MAX: Final = 3
+LINE_WIDTH: Final = 4
+LINE_PART_WIDTH: Final = 3
+LINE_TEXT: Final = 0
+LINE_KEY: Final = 1
+LINE_VALUE: Final = 2
+LINE_OFFSET: Final = 3
+LINE_TIMESTAMP: Final = 4
+#: The longest number: a sign and 19 digits.
+LINE_NUMBER_BYTES_MAX: Final = 20
+
+#: Bytes that `decode` and `write_lines` may write after what they have written.
 PADDING: Final = 32
 
 # What `encode` reports about the batch that it wrote.
@@ -153,6 +185,7 @@ SIGNATURES: Final = {
     "inspect": "iiii",
     "find_bodies": "pilll",
     "decode": "pilill",
+    "write_lines": "pililppl",
     "encode": "lliipil",
     "fill": "lliil",
     "checksum": "llil",

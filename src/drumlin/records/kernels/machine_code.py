@@ -24,6 +24,7 @@ class Kernels(NamedTuple):
     inspect: Callable[..., int]
     find_bodies: Callable[..., int]
     decode: Callable[..., int]
+    write_lines: Callable[..., int]
     encode: Callable[..., int]
     fill: Callable[..., int]
     checksum: Callable[..., int]

@@ -17,8 +17,6 @@ from __future__ import annotations
 import ctypes
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from drumlin.records.batch.batch import (
     CONTROL_MASK,
     CRC_START,
@@ -39,6 +37,7 @@ from drumlin.records.batch.batch import (
     write_header,
 )
 from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.crc32c import crc32c
 from drumlin.records.compression.arena import DecompressedTooLarge
 from drumlin.records.compression.compression import CODECS, NONE, ZSTD, compress
 from drumlin.records.compression.incoming_bodies import decompress_incoming

@@ -15,8 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from crc32c import crc32c
-
+from drumlin.records.batch.crc32c import crc32c
 from drumlin.storage.producers.producer_entry import (
     NO_OFFSET,
     ProducerEntry,

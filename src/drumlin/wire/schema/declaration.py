@@ -39,6 +39,9 @@ T = TypeVar("T")
 _NEWEST: Final = 2**15 - 1
 NEVER: Final = 2**15
 _UNSET: Final = object()
+_MISSING: Final = dataclasses.MISSING
+#: `dataclass` would make a text of the signature, which takes as long as all else.
+_DOCUMENTED: Final = "A message of the protocol, or a part of one."
 
 
 class Versions(NamedTuple):
@@ -109,12 +112,36 @@ def message(cls: type[T]) -> type[T]:
     """Make a class with slots, created with keyword arguments.
 
     For type checkers its instances are immutable. Nothing enforces that at run time: it would cost
-    as much as reading the message.
+    as much as reading the message. `__init__` is compiled for the first instance, as most programs
+    import hundreds of these classes and make instances of a few.
     """
-    made: Any = dataclasses.dataclass(kw_only=True, slots=True, eq=False, repr=False)(cls)
+    cls.__doc__ = cls.__doc__ or _DOCUMENTED
+    made: Any = dataclasses.dataclass(init=False, slots=True, eq=False, repr=False)(cls)
+    made.__init__ = _first_init
     made.__eq__ = _is_equal
     made.__repr__ = _text
     return typing.cast("type[T]", made)
+
+
+def _first_init(self: Any, **values: Any) -> None:
+    cls = type(self)
+    cls.__init__ = _compiled_init(cls)
+    cls.__init__(self, **values)
+
+
+def _compiled_init(cls: Any) -> Any:
+    """A function that takes the fields by their names."""
+    fields = dataclasses.fields(cls)
+    given = {each.name: each.default for each in fields if each.default is not _MISSING}
+    parameters = (f"{each.name}=given[{each.name!r}]" for each in fields if each.name in given)
+    needed = (each.name for each in fields if each.name not in given)
+    head = ", ".join(("self", "*", *needed, *parameters)) if fields else "self"
+    body = "; ".join(f"self.{each.name} = {each.name}" for each in fields) or "pass"
+    made: dict[str, Any] = {"given": given}
+    exec(f"def __init__({head}):\n {body}", made)  # noqa: S102  names of declared fields
+    init = made["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
 
 
 def is_message(cls: Any) -> bool:

@@ -11,20 +11,11 @@ from drumlin.records.kernels.code.dialect import (
     int32s_at,
     int64s_at,
 )
-from drumlin.records.kernels.code.varints import (
-    BEYOND,
-    VARINT_BYTES_MAX,
-    add_delta,
-    read_varint,
-    read_varlong,
-    skip_field,
-    skip_headers,
-)
+from drumlin.records.kernels.code.record import MALFORMED, read_record
+from drumlin.records.kernels.code.varints import read_varint, skip_field
 
-# Returned in place of a position: why a record was not appended.
-_MALFORMED = -1
+#: Returned in place of a position, as `MALFORMED` and `CUT` are.
 _NO_ROOM = -2
-_CUT = -3
 
 
 def decode(
@@ -51,7 +42,7 @@ def decode(
                 data, size, position, limit, bodies, body, columns, state
             )
             if next_position < 0:
-                if next_position == _MALFORMED:
+                if next_position == MALFORMED:
                     return ~position
                 state[at.AT_BODY] = index
                 state[at.AT_RECORD] = record
@@ -80,23 +71,15 @@ def _decode_record(
     state: Pointer,
 ) -> int:
     """Append the record at `start` if its offset is wanted. Returns the position after it."""
-    record_size, position = read_varint(data, start, body_end)
-    end = position + record_size
-    if record_size < 1 or end > body_end:
-        is_cut = record_size > 0 or (position == BEYOND and body_end - start < VARINT_BYTES_MAX)
-        return _CUT if is_cut else _MALFORMED
-    timestamp_delta, position = read_varlong(data, position + 1, end)
-    offset_delta, position = read_varint(data, position, end)
-    key_length, value_at = skip_field(data, position, end)
-    value_length, headers_at = skip_field(data, value_at, end)
-    header_count, position = skip_headers(data, headers_at, end)
-    timestamp, timestamp_fits = add_delta(bodies[body + at.BODY_BASE_TIMESTAMP], timestamp_delta)
-    offset, offset_fits = add_delta(bodies[body + at.BODY_BASE_OFFSET], offset_delta)
-    if position != end or not timestamp_fits or not offset_fits:
-        return _MALFORMED
+    end, offset, timestamp, key_length, value_at, value_length, headers_at, header_count = (
+        read_record(data, start, body_end, bodies, body)
+    )
+    if end < 0:
+        return end
     if offset < state[at.FIRST_OFFSET] or offset >= state[at.END_OFFSET]:
         return end
     row = state[at.ROWS]
+    record_size = end - start
     filled = state[at.RECORD_BYTES] + record_size
     if (
         row == state[at.ROWS_MAX]
@@ -108,16 +91,12 @@ def _decode_record(
         return _NO_ROOM
     state[at.ROWS] = row + 1
     state[at.RECORD_BYTES] = filled
-    is_append_time = bodies[body + at.BODY_IS_LOG_APPEND_TIME]
     if columns[at.OFFSETS] != 0:
         int64s_at(columns[at.OFFSETS])[row] = offset
     if columns[at.TIMESTAMPS] != 0:
-        if is_append_time:
-            timestamp = bodies[body + at.BODY_MAX_TIMESTAMP]
         int64s_at(columns[at.TIMESTAMPS])[row] = timestamp
     if columns[at.TIMESTAMP_TYPES] != 0:
-        int32s_at(columns[at.TIMESTAMP_TYPES])[row] = is_append_time
-    # A field's bytes end where the next field's length begins.
+        int32s_at(columns[at.TIMESTAMP_TYPES])[row] = bodies[body + at.BODY_IS_LOG_APPEND_TIME]
     if columns[at.KEYS] != 0:
         key_start = value_at - max(key_length, 0)
         _append(columns, at.KEYS, row, state, at.KEY_BYTES, data, size, key_start, key_length)

@@ -27,6 +27,7 @@ from drumlin.records.kernels.code.protobuf import decode_protobuf
 from drumlin.records.kernels.code.row_index import index_rows, mark_last, reindex_rows, share_rows
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
+from drumlin.records.kernels.code.write_lines import write_lines
 from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
 
 KERNELS: Final[dict[str, Callable[..., int]]] = {
@@ -34,6 +35,7 @@ KERNELS: Final[dict[str, Callable[..., int]]] = {
     "inspect": inspect,
     "find_bodies": find_bodies,
     "decode": decode,
+    "write_lines": write_lines,
     "encode": encode,
     "fill": fill,
     "checksum": checksum,
