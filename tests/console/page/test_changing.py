@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.deep, pytest.mark.filterwarnings("default::ResourceWar
 _EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 _TOPIC = "changed-topic"
 _DESCRIBE = 8
-_GROUP = f"changed {_EVIL}"
+_GROUP = "changed <b onclick=alert(3)>x</b>"
 
 
 def _fill(address: str) -> None:
