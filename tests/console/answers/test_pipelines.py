@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import drumlin
-from console.console_process import Visitor
+from console.console_process import ConsoleProcess, Visitor
 from console.pipelines import QUERY, capture, commit_state, decide
 from drumlin.capture.changes import Table
 from drumlin.capture.log.position import Counts
@@ -88,9 +88,13 @@ def test_sinks_of_which_one_place_only_knows(visitor: Visitor, client: Client) -
     assert visitor.get("sink", sink="nobody").status == 404
 
 
+def _table(topic: str) -> Table:
+    return Table(1, "public", "item", topic, ("id",), ("integer",))
+
+
 def test_captures_with_their_position(visitor: Visitor, client: Client) -> None:
     tables = [
-        Table(1, "public", "item", "shop.public.item", ("id",), ("integer",)),
+        _table("shop.public.item"),
         Table(2, "public", "later", "shop.public.later", ("id",), ("integer",), is_read=False),
     ]
     capture(client, "shop", tables, Counts(1_000, 12, 3, 0, 1_700_000_000_000))
@@ -148,6 +152,24 @@ def test_followers_of_compacted_topics(visitor: Visitor, client: Client) -> None
     (row,) = rows()
     assert (row["topic"], row["lag"], row["offsets"]) == ("piped-users", 2, 1)
     assert (row["followed"], row["partitions"], row["members"]) == (1, 2, 0)
+
+
+def test_who_has_no_rights_sees_none_of_it(login_console: ConsoleProcess, client: Client) -> None:
+    decide(client, "not-for-bob", SinkState(QUERY, 1))
+    capture(client, "not_for_bob", [_table("not-for-bob")], Counts(1_000, 1, 1, 0, None))
+    commit_state(client, "not-for-bob", "sums", "not-for-bob", 0)
+    bob = Visitor(login_console)
+    assert bob.login(user="bob", password="bob").status == 200
+    for path in ("sinks", "captures", "states", "followers"):
+        answer = bob.get(path)
+        assert (answer.status, answer.json[path]) == (200, []), answer
+    for path, name in (
+        ("sink", {"sink": "not-for-bob"}),
+        ("capture", {"capture": "not_for_bob"}),
+        ("state", {"topic": "not-for-bob-sums-changelog"}),
+    ):
+        answer = bob.get(path, **name)
+        assert answer.status in (403, 404), (path, answer)
 
 
 @pytest.mark.deep
