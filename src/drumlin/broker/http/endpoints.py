@@ -137,10 +137,10 @@ class Endpoints:
         """This broker's part of an answer from all brokers of the machine to their operator."""
         return await answer({**self._looking, **self._acting}, request)
 
-    async def measures(self) -> list[Measure]:
-        """All current measures."""
+    async def look_at_measures(self, look: Callable[[Source], T]) -> T:
+        """What a thread makes of all current measures."""
         source = await self.metrics.begin()
-        return await self._look(lambda: list(source()))
+        return await self._look(lambda: look(source))
 
     async def stop(self) -> None:
         """Close all servers, and remove the socket."""
@@ -153,9 +153,7 @@ class Endpoints:
     # -- looking -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        source = await self.metrics.begin()
-        page = await self._look(lambda: _page(source))
-        return Response(page, CONTENT_TYPE)
+        return Response(await self.look_at_measures(_page), CONTENT_TYPE)
 
     def _measure_compaction(self) -> Iterable[Measure]:
         broker = self._broker

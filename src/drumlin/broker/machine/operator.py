@@ -101,16 +101,19 @@ class Operator:
         said = await asyncio.gather(
             *(channel.ask(MEASURE) for channel in ready.values()), return_exceptions=True
         )
-        measures = {
-            node_id: rows
-            for node_id, rows in zip(ready, said, strict=True)
-            if not isinstance(rows, BaseException)
+        texts = {
+            node_id: text
+            for node_id, text in zip(ready, said, strict=True)
+            if not isinstance(text, BaseException)
         }
         owner = self._authority.controller
-        controller = measure_controller(owner.elections, owner.queue)
-        merged = [*merged_measures(measures), *controller]
-        page = await asyncio.to_thread(lambda: write_metrics(merged))
-        return Response(page, CONTENT_TYPE)
+        controller = list(measure_controller(owner.elections, owner.queue))
+
+        def page() -> bytes:
+            measures = {node_id: json.loads(text) for node_id, text in texts.items()}
+            return write_metrics([*merged_measures(measures), *controller])
+
+        return Response(await asyncio.to_thread(page), CONTENT_TYPE)
 
     async def _are_well(self, request: Request) -> Response:
         """The answers of all brokers, with the status of the worst."""

@@ -41,22 +41,24 @@ class Groups:
     def __init__(self, broker: Coordinating) -> None:
         self._broker = broker
         self._times = LagTimes()
+        #: The offsets of groups that have metrics of their own.
+        self._committed: _Committed = {}
         #: The ends of partitions that other brokers lead.
         self._elsewhere: dict[Key, int] = {}
 
     async def prepare(self) -> None:
-        """Ask other brokers for the ends of their partitions."""
+        """Choose groups, and ask other brokers for the ends of their partitions."""
         broker, keys = self._broker, dict[Key, None]()
         self._elsewhere = {}
-        if len(broker.metadata.image.brokers) < 2:
-            return
         try:
-            committed = self._chosen()
+            committed = self._committed = await self._chosen()
         except KafkaError:  # they are being loaded
             return
+        if len(broker.metadata.image.brokers) < 2:
+            return
         for topics in committed.values():
-            await give_way()
             for topic, offsets in list(topics.items()):
+                await give_way()
                 for index in list(offsets):
                     if broker.partitions.find(topic, index) is None:
                         keys[topic, index] = None
@@ -64,9 +66,9 @@ class Groups:
 
     def begin(self) -> Source:
         """Begin on the loop."""
-        broker, elsewhere = self._broker, self._elsewhere
+        broker, elsewhere, committed = self._broker, self._elsewhere, self._committed
         try:
-            groups, committed = broker.groups.groups(), self._chosen()
+            groups = broker.groups.groups()
             transactions = broker.transactions.transactions()
         except KafkaError:  # they are being loaded
             return lambda: ()
@@ -102,14 +104,15 @@ class Groups:
 
         return measure
 
-    def _chosen(self) -> _Committed:
+    async def _chosen(self) -> _Committed:
         """The offsets of the groups that have metrics of their own.
 
         Raises:
             KafkaError: they are being loaded.
         """
         config, found = self._broker.config, dict[str, Mapping[str, TopicOffsets]]()
-        for group_id, topics in self._broker.groups.committed():
+        for group_id, topics in list(self._broker.groups.committed()):
+            await give_way()
             if len(found) >= config.drumlin_metrics_groups_max:
                 break
             if config.drumlin_metrics_groups.fullmatch(group_id):
