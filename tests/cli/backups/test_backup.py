@@ -152,7 +152,12 @@ def test_a_server_of_several_brokers(run: Run, tmp_path: Path) -> None:
     server = MachineServer(tmp_path)
     try:
         server.start_brokers(2)
-        result = run("backup", "create", str(tmp_path / "b"), "--data", str(server.data))
-        assert "several brokers" in refusal(result)
+        assert run("topics", "create", "t", "-p", "2", "-b", server.addresses).code == 0
+        command = ("backup", "create", str(tmp_path / "b"), "--data", str(server.data), "--json")
+        assert run(*command).json["logs"] == 2
+        assert "stand still" not in server.said()
     finally:
         server.close()
+    files = {str(each.relative_to(tmp_path / "b")) for each in (tmp_path / "b").rglob("*.log")}
+    assert len([each for each in files if each.startswith(".brokers/2/t-")]) == 1
+    assert not list(server.data.rglob(".backup"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from drumlin.broker.http.message import HttpError, Request, Response
+from drumlin.broker.http.standstill import stand_still
 from drumlin.broker.parts.parts import BrokerData
 from drumlin.metadata.embedded import database
 from drumlin.storage.all_logs import held_files
@@ -36,13 +37,21 @@ class Backup:
         self._files = Files()
         self._turn = asyncio.Lock()
 
-    async def begin(self, _: Request) -> Response:
-        """Hold the files of this moment."""
+    async def check(self, _: Request) -> Response:
+        """Refuse what could not be held."""
+        await self._check()
+        return Response.of_json({})
+
+    async def begin(self, request: Request) -> Response:
+        """Hold the files of this moment, or of one at which all brokers of the machine stand still.
+
+        The latter do so `at` a directory; their server adds the metadata.
+        """
+        at = request.json().get("at")
         async with self._turn:
-            self._check()
-            await self._administering(self._check_nobody_copies)
+            await self._check()
             try:
-                held = await self._hold()
+                held = await (self._hold() if at is None else self._hold_with_others(Path(at)))
             except BaseException:
                 with contextlib.suppress(HttpError):
                     await self._administering(self._release)
@@ -57,7 +66,7 @@ class Backup:
             await self._administering(self._release)
         return Response.of_json({})
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
         broker, directories = self._broker, self._broker.logs.directories
         if broker.config.zookeeper_connect:
             raise _refused("this broker is one of a cluster, whose other replicas are its backup")
@@ -71,22 +80,13 @@ class Backup:
             more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
             names = ", ".join(missing[:_NAMED_MAX])
             raise _refused(f"logs that could not be loaded would not be in it: {names}{more}")
+        await self._administering(self._check_nobody_copies)
 
     async def _hold(self) -> Held:
-        logs = self._broker.logs
         why: Unheld | None = None
         for _ in range(_MOMENTS_MAX):
-            await self._administering(self._release)
-            clean = await self._administering(held_files.read_clean_parts, logs.directories)
-            hold = partial(
-                held_files.hold,
-                held_files.take_moment(logs),
-                clean,
-                self._files,
-                left_out=database.names_of_files(),
-            )
             try:
-                held = await self._administering(hold)
+                held = await self._hold_files(lambda: True)
             except Unheld as error:
                 why = error
                 continue
@@ -96,9 +96,32 @@ class Backup:
             return held
         raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, f"segments are deleted too fast: {why}")
 
+    async def _hold_with_others(self, at: Path) -> Held:
+        try:
+            return await self._hold_files(lambda: stand_still(at))
+        except Unheld as error:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+
+    async def _hold_files(self, is_moment: Callable[[], bool]) -> Held:
+        """
+        Raises:
+            Unheld: there was no moment, or files of it are gone already.
+        """
+        logs = self._broker.logs
+        await self._administering(self._release)
+        clean = await self._administering(held_files.read_clean_parts, logs.directories)
+        # In one turn of the loop: while all stand still, and before anything else happens.
+        if not is_moment():
+            raise Unheld("another broker did not stand still")
+        moment = held_files.take_moment(logs)
+        left_out = database.names_of_files()
+        hold = partial(held_files.hold, moment, clean, self._files, left_out=left_out)
+        return await self._administering(hold)
+
     def _copy_metadata(self, folder: Path) -> None:
         source = Path(self._broker.logs.directories[0].path, database.FILE_NAME)
-        database.copy_database(source, folder / database.FILE_NAME)
+        with contextlib.closing(database.Snapshot(source)) as snapshot:
+            snapshot.copy(folder / database.FILE_NAME)
 
     def _check_nobody_copies(self) -> None:
         if held_files.are_being_copied(self._broker.logs.directories):

@@ -3,7 +3,8 @@
     drumlin.metrics.listener      GET /metrics, GET /health, GET /ready, GET /compaction,
                                   GET /clock: read-only
     the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
-                                  POST /clock/trust, POST /backup/begin and /backup/end
+                                  POST /clock/trust, and POST /backup/check, /backup/begin and
+                                  /backup/end
 
 Values that come from files are gathered in a thread.
 """
@@ -103,6 +104,7 @@ class Endpoints:
             "/clock/trust": {"POST": self._trust_clock},
             "/compaction/run": {"POST": self._run},
             "/compaction/simulate": {"GET": self._simulate},
+            "/backup/check": {"POST": self._backup.check},
             "/backup/begin": {"POST": self._backup.begin},
             "/backup/end": {"POST": self._backup.end},
         }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes
+from drumlin.broker.machine.backup import MachineBackup
 from drumlin.broker.machine.greeting import INSPECT, MEASURE
 from drumlin.broker.machine.merging import Answer, merged_measures, merged_report, merged_results
 from drumlin.broker.metrics.controller import measure_controller
@@ -46,6 +47,7 @@ class Operator:
         self._workers = workers
         self._servers: list[HttpServer] = []
         self._directory = Path(config.log_dirs[0])
+        self._backup = MachineBackup(list(config.log_dirs), self._ask_all)
 
     async def start(self) -> None:
         """
@@ -63,7 +65,8 @@ class Operator:
             "/clock/trust": {"POST": self._act},
             "/compaction/run": {"POST": self._act},
             "/compaction/simulate": {"GET": self._act},
-            "/backup/begin": {"POST": _refuse_backup},
+            "/backup/begin": {"POST": self._backup.begin},
+            "/backup/end": {"POST": self._backup.end},
         }
         for sock, listener in bind_metrics(self._config).items():
             server = HttpServer(looking)
@@ -147,12 +150,6 @@ class Operator:
             node_id: (status, json.loads(text))
             for node_id, (status, text) in zip(channels, said, strict=True)
         }
-
-
-async def _refuse_backup(_: Request) -> Response:
-    """Refuse: the moments of several brokers differ, so that a transaction could be torn."""
-    message = "no backup: a server of several brokers is to be stopped, and its log.dirs copied"
-    raise HttpError(HTTPStatus.CONFLICT, message)
 
 
 def _channel(worker: Worker) -> Channel:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from drumlin.cli.backups.contents import FILE_NAME, Contents, FileContents, read_contents
@@ -55,7 +55,7 @@ def create(
     if broker is None:
         raise output.Failure(f"no server runs on {data}: copy its log.dirs, as they do not change")
     with new_folder(to), _held(broker) as held:
-        files = dict(_files_in(held["folders"], held["sizes"]))
+        files = dict(_files_in(held))
         total = sum(size for _, size in files.values())
         contents = Contents(held["taken_ms"], held["cluster_id"], {})
         with _progress("copying", total) as advance:
@@ -95,7 +95,7 @@ def restore(
     """Make a data directory of a backup, whose files are checked meanwhile.
 
     The first start of a server on it reads and checks every record, as after a crash. A server that
-    had several log.dirs has one then.
+    had several log.dirs has one then; one of several brokers may have any number of them.
     """
     contents = read_contents(backup)
     with new_folder(data):
@@ -112,28 +112,35 @@ def restore(
 def _held(broker: BrokerHttp) -> Iterator[dict[str, Any]]:
     """The files of a moment, locked against another backup until they are released."""
     held: dict[str, Any] = broker.post("/backup/begin", {})
-    lock = DirectoryLock(held["folders"][0])
-    with _failing_as(f"lock {held['folders'][0]}"):
-        is_ours = lock.acquire()
-    if not is_ours:  # another command was quicker, and the files are its own
-        raise output.Failure("another backup is being made")
-    try:
-        yield held
-    finally:
-        # While they are locked: the next backup's files must not be released.
-        with contextlib.suppress(output.Failure):  # the server has ended: its next start does it
-            broker.post("/backup/end", {})
-        lock.release()
+    with contextlib.ExitStack() as locked:
+        for folder in held["folders"]:
+            lock = DirectoryLock(folder)
+            with _failing_as(f"lock {folder}"):
+                is_ours = lock.acquire()
+            if not is_ours:  # another command was quicker, and the files are its own
+                raise output.Failure("another backup is being made")
+            locked.callback(lock.release)
+        try:
+            yield held
+        finally:
+            # While they are locked: the next backup's files must not be released.
+            with contextlib.suppress(
+                output.Failure
+            ):  # the server has ended: its next start does it
+                broker.post("/backup/end", {})
 
 
-def _files_in(folders: list[str], sizes: dict[str, int]) -> Iterator[tuple[str, tuple[Path, int]]]:
+def _files_in(held: dict[str, Any]) -> Iterator[tuple[str, tuple[Path, int]]]:
     """The files to copy, by their paths in the backup, with their sizes at the moment."""
-    for folder in map(Path, folders):
+    sizes: dict[str, int] = held["sizes"]
+    for folder in map(Path, held["folders"]):
         with _failing_as(f"list {folder}"):
             found = [each for each in sorted(folder.rglob("*")) if each.is_file()]
             for path in found:
-                name = path.relative_to(folder).as_posix()
-                if name != directory_lock.FILE_NAME:
+                # Those of several brokers have places of their own.
+                below = held.get("below", {}).get(str(folder), "")
+                name = (PurePosixPath(below) / path.relative_to(folder)).as_posix()
+                if path.name != directory_lock.FILE_NAME:
                     size = sizes.get(name)
                     yield name, (path, path.stat().st_size if size is None else size)
 

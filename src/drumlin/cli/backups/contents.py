@@ -35,7 +35,9 @@ class Contents(NamedTuple):
     @property
     def logs(self) -> int:
         """The number of partitions' logs."""
-        return len({PurePosixPath(each).parent for each in self.files if "/" in each})
+        return len(
+            {each.parent for each in map(PurePosixPath, self.files) if each.suffix == ".log"}
+        )
 
     def encode(self) -> str:
         files = {

@@ -56,7 +56,7 @@ def copy_file(source: Path, target: Path, size_bytes: int, advance: Advance) -> 
         Shorter: the file has fewer.
         OSError: it cannot be read, or the copy cannot be written.
     """
-    target.parent.mkdir(mode=0o700, exist_ok=True)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with source.open("rb") as read, target.open("xb") as written:
         status = os.fstat(read.fileno())
         os.fchmod(written.fileno(), status.st_mode & 0o777)
@@ -96,7 +96,7 @@ def sync_folders(path: Path) -> None:
     Raises:
         OSError: a folder cannot be synced.
     """
-    inner = [each for each in path.iterdir() if each.is_dir()]
+    inner = [each for each in path.rglob("*") if each.is_dir()]
     for folder in (*inner, path, path.parent):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -95,18 +95,35 @@ def names_of_files() -> tuple[str, ...]:
     return (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm")
 
 
-def copy_database(source: Path, target: Path) -> None:
-    """Copy a database as it is now; others may use it meanwhile. Blocks.
+class Snapshot:
+    """A database as it is when this is made, to copy; others may use it meanwhile. Blocks."""
 
-    Raises:
-        sqlite3.Error: the database can't be read, or the copy can't be written.
-    """
-    with (
-        contextlib.closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as original,
-        contextlib.closing(sqlite3.connect(target)) as copy,
-    ):
-        original.backup(copy)
-        target.chmod(0o600)
+    def __init__(self, source: Path) -> None:
+        """
+        Raises:
+            sqlite3.Error: the database can't be read.
+        """
+        self._source = sqlite3.connect(
+            f"{source.as_uri()}?mode=ro", uri=True, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self._source.execute("BEGIN")
+            self._source.execute("SELECT count(*) FROM cluster").fetchone()  # begins it indeed
+        except BaseException:
+            self._source.close()
+            raise
+
+    def copy(self, target: Path) -> None:
+        """
+        Raises:
+            sqlite3.Error: the copy can't be written.
+        """
+        with contextlib.closing(sqlite3.connect(target)) as copy:
+            self._source.backup(copy)
+            target.chmod(0o600)
+
+    def close(self) -> None:
+        self._source.close()
 
 
 def is_begun(path: Path) -> bool:
