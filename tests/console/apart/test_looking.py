@@ -24,6 +24,11 @@ ORDER = {
     "name": "Order",
     "fields": [{"name": "id", "type": "long"}, {"name": "who", "type": "string"}],
 }
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}},
+    "additionalProperties": False,
+}
 PROTO = 'syntax = "proto3"; package shop; message Order { int64 id = 1; string who = 2; }'
 
 
@@ -101,6 +106,7 @@ def test_fields_of_a_registry(visitor: Visitor, client: Client, registry: Regist
     [
         ("AVRO", ORDER, {"id": 3, "who": "é"}, {"id": 3, "who": "é"}),
         ("PROTOBUF", PROTO, {"id": 4}, {"id": 4, "who": ""}),
+        ("JSON", JSON_SCHEMA, {"id": 5}, {"id": 5}),
     ],
 )
 def test_a_value_by_a_schema(

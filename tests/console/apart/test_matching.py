@@ -85,6 +85,21 @@ class _Fields:
         return [{"text": f"{each.hex()}"[:cut_bytes]} for each in fields]
 
 
+class _TextFields(_Fields):
+    """... as a text."""
+
+    def decoded(self, fields: list[bytes]) -> tuple[dict[int, Any], dict[int, str]]:
+        values, reasons = super().decoded(fields)
+        return {at: str(value["n"]) for at, value in values.items()}, reasons
+
+
+def test_keys_are_compared_as_their_schema_has_them() -> None:
+    framed = b"\0\0\0\0\1x"
+    records = [Record(0, 1, framed, b"v"), Record(1, 1, b"x", b"v"), Record(2, 1, None, b"v")]
+    found = matching(_question("key~5"), bytes(encode_batch(records)), _TextFields)
+    assert _offsets(found) == [0]
+
+
 def test_values_are_compared_as_their_schema_has_them() -> None:
     records = _batches([b"\0\0\0\0\1x", b"\0\0\0\0\2x", b'{"n": 5}', b"n"])
     found = matching(_question("value.n=5"), records, _Fields)

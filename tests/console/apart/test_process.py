@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from drumlin.client.values.errors import RegistryError
+from drumlin.client.values.errors import DecoderUnavailable, RegistryError
 from drumlin.client.values.framing import header
 from drumlin.client.values.registry import SchemaRegistry
 from drumlin.console.apart import process
@@ -99,6 +99,7 @@ async def test_what_takes_too_long_is_ended_while_the_loop_goes_on(
             task.cancel()
             assert turns > 20
             assert apart._process is None
+            monkeypatch.undo()
             assert await _looks(apart)
 
 
@@ -113,6 +114,15 @@ async def test_a_question_that_nobody_waits_for_leaves_no_answer_behind() -> Non
         with pytest.raises(asyncio.CancelledError):
             await asked
         assert (await apart.filter(_QUESTION, _RECORDS))["rows"]
+
+
+def test_a_missing_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise DecoderUnavailable("Protobuf needs a package")
+
+    worker = Worker(None)
+    monkeypatch.setattr(worker, "_answer", fail)
+    assert worker.answer(_QUESTION, _RECORDS)["error"] == "Protobuf needs a package"
 
 
 def test_what_takes_too_much_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,27 +83,28 @@ def _true(
     fields: Callable[[], Any] | None,
 ) -> list[Record]:
     """The records for which all conditions are true."""
+    keys: dict[int, Any] = {}
     values: dict[int, Any] = {}
-    if fields is not None and any(each.field == "value" for each in conditions):
+    asked = {each.field for each in conditions}
+    if fields is not None and "key" in asked:
+        keys, _ = fields().decoded([each.key or b"" for each in chunk])
+    if fields is not None and "value" in asked:
         values, _ = fields().decoded([each.value or b"" for each in chunk])
-    return [
-        record
-        for index, record in enumerate(chunk)
-        if _is_true(_row(partition, record, values.get(index, record.value)), conditions)
-    ]
+    chosen = []
+    for index, record in enumerate(chunk):
+        row = _row(partition, record)
+        row["key"] = keys.get(index, record.key)
+        row["value"] = values.get(index, record.value)
+        if all(each.is_true(row) for each in conditions):
+            chosen.append(record)
+    return chosen
 
 
-def _is_true(row: dict[str, Any], conditions: Sequence[Condition]) -> bool:
-    return all(each.is_true(row) for each in conditions)
-
-
-def _row(partition: int, record: Record, value: Any) -> dict[str, Any]:
-    """A record as conditions take it."""
+def _row(partition: int, record: Record) -> dict[str, Any]:
+    """A record as conditions take it, but for its key and its value."""
     return {
         "partition": partition,
         "offset": record.offset,
-        "key": record.key,
-        "value": value,
         "headers": [{"key": name, "value": data} for name, data in record.headers],
     }
 

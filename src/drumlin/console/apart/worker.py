@@ -8,6 +8,7 @@ if the console is gone, and when nobody asks for some minutes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -16,7 +17,7 @@ import signal
 from base64 import b64encode
 from typing import Any, Final
 
-from drumlin.client.values.errors import RegistryError, UnknownSchema
+from drumlin.client.values.errors import DecoderUnavailable, RegistryError, UnknownSchema
 from drumlin.client.values.registry import SchemaRegistry
 from drumlin.console.apart.messages import HEAD, Message
 from drumlin.records.batch.corrupt_record import CorruptRecord
@@ -41,7 +42,7 @@ class Worker:
             return self._answer(question, data)
         except MemoryError:
             return {"error": _TOO_MUCH, "kind": "memory"}
-        except UnknownSchema as error:
+        except (DecoderUnavailable, UnknownSchema) as error:
             return {"error": str(error), "kind": "value"}
         except RegistryError as error:
             return {"error": str(error), "kind": "registry"}
@@ -66,6 +67,14 @@ class Worker:
             start += size
         return {"fields": self.fields().shown(parts, question["cut_bytes"])}
 
+    def get_ready(self) -> None:
+        """Load what loads slowly, which is no part of the time of an answer."""
+        with contextlib.suppress(ImportError):  # without Arrow there are filters all the same
+            from drumlin.console.apart import matching  # noqa: F401
+
+            if self._registry is not None:
+                self.fields()
+
     def fields(self) -> Any:
         """The decoder of fields."""
         if self._fields is None:
@@ -87,6 +96,7 @@ def main() -> None:
         return
     # From the console, by a pipe that nobody else has.
     worker = Worker(pickle.loads(beginning.data))  # noqa: S301
+    worker.get_ready()
     _send(output, {})
     while (message := _received()) is not None:
         signal.setitimer(signal.ITIMER_REAL, _ANSWER_S)  # at its end the process is killed
