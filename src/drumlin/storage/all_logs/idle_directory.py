@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from drumlin.storage.all_logs import held_files
 from drumlin.storage.directory import (
     checkpoints,
     clean_marker,
@@ -48,6 +49,7 @@ _OWN_FILES: Final = frozenset(
         directory_lock.FILE_NAME,
         meta_properties.FILE_NAME,
         log_directory.PROBE_NAME,
+        held_files.FOLDER,
     }
 )
 
