@@ -54,6 +54,32 @@ def javascript_with(*packages: str) -> tuple[str, Path]:
     return node, folder
 
 
+def javascript_of_librdkafka(package: str, librdkafka: str) -> tuple[str, Path, dict[str, str]]:
+    """Node, a folder with a package of npm, and the environment in which it finds a librdkafka.
+
+    It is compiled with that where what it would download, compiled already, cannot be had.
+
+    Raises:
+        Unavailable: there is no Node or compiler, or they cannot be installed.
+    """
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise Unavailable("Node.js is not installed")
+    tests = librdkafka_tests(librdkafka)
+    sources = ":".join(str(tests.with_name(each)) for each in ("src", "src-cpp"))
+    folder = _FOLDER / re.sub(r"[^\w.-]+", "-", package).strip("-")
+    is_ready, found = folder / "ready", {"LD_LIBRARY_PATH": sources}
+    if not is_ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        told = {"BUILD_LIBRDKAFKA": "0", "CPATH": sources, "LIBRARY_PATH": sources}
+        if Path("/usr/include/node/node.h").exists():
+            told["npm_config_nodedir"] = "/usr"
+        _in(folder, [npm, "install", "--no-audit", "--no-fund", package], {**found, **told})
+        is_ready.touch()
+    return node, folder, found
+
+
 def compiled(program: str, classpath: str) -> Path:
     """A folder with the classes of one of the programs in Java here.
 

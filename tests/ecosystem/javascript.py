@@ -1,4 +1,5 @@
-"""kafkajs and @platformatic/kafka: they share no code with the clients of other languages."""
+"""kafkajs and @platformatic/kafka, which share no code with the clients of other languages, and
+Confluent's client, which is librdkafka's."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ecosystem.admins.steps import differences
-from ecosystem.installed import javascript_with
+from ecosystem.installed import javascript_of_librdkafka, javascript_with
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.servers.apache_kafka import ApacheKafka
 from rig.servers.running import skipped_where_unavailable
@@ -20,7 +21,9 @@ _PROGRAMS = Path(__file__).parent / "programs"
 PACKAGES = {
     "kafkajs": ("kafkajs", "2.2.4"),
     "platformatic": ("@platformatic/kafka", "1.35.0"),
+    "confluent": ("@confluentinc/kafka-javascript", "1.10.1"),
 }
+_LIBRDKAFKA = "2.15.0"
 _TRIED = "records, groups, administration, compared with Apache Kafka"
 #: What docs/compatibility.md tells of.
 _DIFFERENT = {"alterClientQuotas, set"}
@@ -30,11 +33,17 @@ def outcomes(
     program: str, address: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """What came of each step."""
-    node, folder = javascript_with(*map("@".join, PACKAGES.values()))
+    found: Mapping[str, str] = {}
+    if program == "confluent":
+        package = "@".join(PACKAGES[program])
+        node, folder, found = javascript_of_librdkafka(package, _LIBRDKAFKA)
+    else:
+        others = (each for name, each in PACKAGES.items() if name != "confluent")
+        node, folder = javascript_with(*map("@".join, others))
     command = [node, str(_PROGRAMS / f"{program}.cjs"), str(folder), address, program]
     done = subprocess.run(
         command,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **found, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=900,

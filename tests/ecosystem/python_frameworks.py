@@ -1,4 +1,4 @@
-"""bytewax, FastStream, kombu, OpenTelemetry and Pathway, each in a Python of its own."""
+"""bytewax, FastStream, kombu, OpenTelemetry, Pathway and streamz, each in a Python of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.servers.running import skipped_where_unavailable
 _PROGRAMS = Path(__file__).parent / "programs"
 _WAIT_S = 900.0
 _BYTEWAX, _FASTSTREAM, _KOMBU, _OPENTELEMETRY = "0.21.1", "0.7.8", "5.7.0", "0.66b1"
-_PATHWAY = "0.33.0"
+_PATHWAY, _STREAMZ = "0.33.0", "0.6.6"
 _WORDS = 5
 
 
@@ -140,3 +140,15 @@ def test_pathway(place: Place, tmp_path: Path) -> None:
         process.kill()
         process.wait()
         consumer.close()
+
+
+@both_ways("streamz", _STREAMZ, "a topic of three partitions read in batches, once each")
+def test_streamz(place: Place) -> None:
+    python = interpreter(f"streamz=={_STREAMZ}", "confluent-kafka", "pandas", "setuptools<80")
+    place.create(streamz=3)
+    producer = Producer(dict(place.settings))
+    for number in range(3000):
+        producer.produce("streamz", b"%d" % number, partition=number % 3)
+    assert producer.flush(60) == 0
+    command = [python, "streamz_job.py", place.address, "streamz", "3000"]
+    assert run(command, place.environment) == "read 3000 distinct 3000\n"

@@ -3,6 +3,7 @@ const { readFileSync } = require('node:fs')
 const told = JSON.parse(process.env.APP_LOGIN ?? 'null')
 const ca = told && [readFileSync(told.ca, 'utf8')]
 
-// What kafkajs and @platformatic/kafka are given: they differ in the names.
+// What the three clients are given: they differ in the names.
 exports.kafkajs = told ? { ssl: { ca }, sasl: { mechanism: 'scram-sha-512', username: told.user, password: told.password } } : {}
 exports.platformatic = told ? { tls: { ca }, sasl: { mechanism: 'SCRAM-SHA-512', username: told.user, password: told.password } } : {}
+exports.librdkafka = told ? { 'security.protocol': 'sasl_ssl', 'sasl.mechanism': 'SCRAM-SHA-512', 'sasl.username': told.user, 'sasl.password': told.password, 'ssl.ca.location': told.ca } : {}

@@ -1,4 +1,4 @@
-"""kafkajs and @platformatic/kafka do everything that they can as a user who may do all of it."""
+"""Node's clients do everything that they can as a user who may do all of it."""
 
 from __future__ import annotations
 
