@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ecosystem.postgres import Postgres, running_postgres
+from ecosystem.jvm.postgres import Postgres, running_postgres
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.jvm.jars import jar_folder
 from rig.jvm.kafka_connect import Worker, write
