@@ -178,13 +178,22 @@ def test_commands_load_what_they_need(command: list[str], heavy: set[str]) -> No
     assert _last_line(program) == "[]"
 
 
+#: What few records do without, and no records at all.
+ARROW = {"rich", "pyarrow", "numpy", "numba", "pandas"}
+RECORDS = ARROW | {"crc32c", "drumlin.records.batch.crc32c"}
+
+
 @pytest.mark.parametrize(
     ("command", "heavy"),
     [
-        (["topics", "list"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
-        (["groups", "list"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
-        (["cluster", "describe"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
-        (["consume", "quick", "-n", "1"], {"rich", "numba", "pandas", "pyspark"}),
+        (["topics", "list"], RECORDS),
+        (["groups", "list"], RECORDS),
+        (["cluster", "describe"], RECORDS),
+        (
+            ["consume", "quick", "-n", "1"],
+            ARROW | {"importlib.metadata", "drumlin.client.consumer"},
+        ),
+        (["consume", "quick", "--json"], ARROW),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -15,7 +15,7 @@ from drumlin.records.plain.plain_columns import decode_plain
 from drumlin.records.plain.record import Record, encode_batch
 from drumlin.records.text import lines
 from drumlin.records.text.line_form import Field, LineForm
-from records.strategies import THOROUGH, damaged, fetched
+from records.strategies import QUICK, damaged, fetched
 
 PARTS = st.lists(st.sampled_from([*Field, b"\t", b" a text of more than eight bytes "]), max_size=5)
 
@@ -57,7 +57,7 @@ def expected(buffer: bytes, selection: Selection, form: LineForm, count: int = 2
     return text, len(records), records[-1].offset if records else None
 
 
-@THOROUGH
+@QUICK
 @given(st.data(), fetched(), PARTS, st.sampled_from([b"", b"NULL"]))
 def test_the_same_is_written(
     kernels: Kernels, data: st.DataObject, found: Any, parts: list[Any], null: bytes
