@@ -111,3 +111,34 @@ def test_instances_are_limited_and_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(500):
         known.put(UUID(int=10**9 + number // 100), CLIENT, Wanted(), 0, now_s)
     assert len(known) == 5
+
+
+def test_when_a_client_may_ask_and_push() -> None:
+    """The same as Kafka has said (`tests/differential/admin/test_telemetry.py`)."""
+    one = Instances().put(ID, CLIENT, Wanted((), 1000), 0, 0.0)
+    right, other = one.subscription_id, one.subscription_id + 1
+
+    def told(now_s: float, subscription: int | None = None, *, is_last: bool = False) -> str:
+        try:
+            if subscription is None:
+                one.ask(now_s)
+            else:
+                one.push(now_s, subscription, is_last=is_last)
+        except KafkaError as error:
+            if subscription is not None:
+                one.last_error = error.code
+            return error.code.name
+        one.last_error = ErrorCode.none
+        return "none"
+
+    assert told(0) == "none"
+    assert told(0.1, right) == "none", "the first push follows at once"
+    assert told(0.2, right) == "throttling_quota_exceeded"
+    assert told(0.3) == "throttling_quota_exceeded"
+    assert told(1.2, other) == "unknown_subscription_id"
+    assert told(1.3) == "none", "it has to ask what is wanted now"
+    assert told(1.4, right) == "throttling_quota_exceeded"
+    assert told(2.3, right) == "none"
+    assert told(2.4, right, is_last=True) == "none", "the last one need not wait"
+    assert told(2.5, right, is_last=True) == "invalid_request"
+    assert told(9.0) == "none"

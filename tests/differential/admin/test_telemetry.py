@@ -6,6 +6,8 @@ import time
 from typing import Any
 from uuid import UUID, uuid5
 
+import pytest
+
 from differential.peer import Peer
 from differential.scripts import differential, newest
 
@@ -71,6 +73,7 @@ def test_a_client_nobody_asks_for_anything(peer: Peer) -> None:
     client.push()
 
 
+@pytest.mark.deep  # as it waits; tests/broker/telemetry has the same without a clock
 @differential("push_telemetry")
 def test_when_a_client_may_push(peer: Peer) -> None:
     name = peer.unique("some")
