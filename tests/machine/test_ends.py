@@ -83,6 +83,7 @@ def test_a_signal_stops_all_cleanly(make_server: MakeServer, number: signal.Sign
         assert (folder / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.deep
 def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
     """Others lead what it has led, though its process has not ended by itself."""
     server = make_server({"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"})

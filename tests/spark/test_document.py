@@ -29,6 +29,7 @@ SET_UP = ("mkdir ../trial", "python3 -m venv", "pip ")
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.deep
 def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None:
     Topic(address, 2, name="flights").create().fill(100)
     for name in ("loud-flights", "copied-flights", "counts"):

@@ -70,6 +70,19 @@ def test_what_is_no_fault_is_always_written() -> None:
     assert len(said.lines()) == 1000
 
 
+def test_what_became_of_each_log_is_always_written() -> None:
+    """Each tells once what it has lost when it is loaded: an operator needs all of them."""
+    said = Said()
+    loading = said.log.manager.getLogger("drumlin.storage.recovery.losses")
+    loading.addHandler(said.handler)
+    try:
+        for number in range(1000):
+            loading.error("t-%d has lost records", number)
+    finally:
+        loading.removeHandler(said.handler)
+    assert len(said.lines()) == 1000
+
+
 def test_at_the_end_nothing_is_left_untold() -> None:
     said = Said()
     for number in range(LINES_MAX + 3):

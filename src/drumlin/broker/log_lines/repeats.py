@@ -4,7 +4,8 @@ A fault of a disk, a peer or a client may concern thousands of partitions, every
 warnings and errors from one place in the code, at most a few are written in a period. Those left
 out are counted, and their number is written with the last of them when the period is over.
 
-Lines that are no faults are all written. So are those of the audit log, which has rules of its own.
+Lines that are no faults are all written. So are those of the audit log, which has rules of its own,
+and of logs that are loaded: each tells once what became of one log, and what it has lost.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from drumlin.broker.log_lines.forms import LEFT_OUT
 PERIOD_S: Final = 60.0
 #: Lines from one place in a period.
 LINES_MAX: Final = 20
+#: The loggers of logs that are loaded.
+_LOADING: Final = ("drumlin.storage.recovery.", "drumlin.storage.directory.")
 
 
 class _Place:
@@ -51,7 +54,7 @@ class CountingHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         # The logging library calls this with the handler's lock.
         self.lines[record.levelname] += 1
-        if record.levelno < logging.WARNING:
+        if record.levelno < logging.WARNING or record.name.startswith(_LOADING):
             super().emit(record)
             return
         now_s = self._clock()
