@@ -120,8 +120,11 @@ def compare(
         print(f"{bench}, {scenario}, {label}: {name}: {numbers}", file=sys.stderr, flush=True)
         return measured
 
+    judged = [each for each in metrics if (each.target, each.limit) != (None, None)]
     for name, run in turns:
-        _warm_up(metrics, functools.partial(measure, "warm-up", name, run), options.warmup)
+        _warm_up(
+            judged or metrics[:1], functools.partial(measure, "warm-up", name, run), options.warmup
+        )
     for number in range(options.rounds):
         for name, run in turns if number % 2 == 0 else reversed(turns):
             collected[name].append(measure(f"round {number + 1}", name, run))
