@@ -87,7 +87,7 @@ def test_why_a_handshake_has_failed(
     wanted |= {"listener": listener.upper()}
     with (
         socket.create_connection(("127.0.0.1", port), 20) as sock,
-        contextlib.suppress(ssl.SSLError, ConnectionError),
+        contextlib.suppress(OSError),  # whatever a broker that has closed it already leaves
     ):
         shake(sock, context, *([certificates] if shake is _foreign else []))
 
