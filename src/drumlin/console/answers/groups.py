@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,15 +11,13 @@ from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.read.log_bounds import LogBounds, log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, ask_each_visible
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _GROUPS_MAX: Final = 5_000
 #: Offsets are asked for group by group.
 _LAGS_MAX: Final = 200
-_ASKED_AT_ONCE: Final = 8
 _PLACES_MAX: Final = 20_000
 
 Positions = Mapping[TopicPartition, OffsetAndMetadata]
@@ -93,18 +90,12 @@ async def _positions_of_all(
     connections: BrokerConnections, listed: list[GroupListing]
 ) -> dict[str, Positions]:
     """The positions of groups; without those that may not be seen."""
-    places_free = asyncio.Semaphore(_ASKED_AT_ONCE)
-    found: dict[str, Positions] = {}
+    types = {each.group: each.type for each in listed}
 
-    async def ask(each: GroupListing) -> None:
-        async with places_free:
-            try:
-                found[each.group] = await _positions(connections, each.group, each.type)
-            except (KafkaError, PeerError):
-                return
+    async def ask(group: str) -> Positions:
+        return await _positions(connections, group, types[group])
 
-    await asyncio.gather(*map(ask, listed))
-    return found
+    return await ask_each_visible(ask, types)
 
 
 async def _positions(connections: BrokerConnections, name: str, kind: str | None) -> Positions:

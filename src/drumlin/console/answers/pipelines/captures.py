@@ -22,7 +22,7 @@ from drumlin.client.admin import admin
 from drumlin.client.read.log_bounds import log_bounds
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions import descriptions
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, ask_each
 from drumlin.console.answers.pipelines.newest import newest_record
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
@@ -32,7 +32,6 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _CAPTURES_MAX: Final = 200
 _TABLES_MAX: Final = 5_000
-_AT_ONCE: Final = 8
 
 
 async def captures(connections: BrokerConnections) -> Answer:
@@ -40,14 +39,12 @@ async def captures(connections: BrokerConnections) -> Answer:
     pattern = re.compile(own_topic_pattern())
     found = (await admin.look_up_topics(connections, None)).found
     names = sorted(name_of(each) for each in found if pattern.fullmatch(each))
-    free = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(name: str) -> Answer:
-        async with free:
-            return (await _one(connections, name))[0]
+        return (await _one(connections, name))[0]
 
-    rows = await asyncio.gather(*map(ask, names[:_CAPTURES_MAX]))
-    return {"captures": list(rows), "not_shown": max(len(names) - _CAPTURES_MAX, 0)}
+    rows = await ask_each(ask, names[:_CAPTURES_MAX])
+    return {"captures": rows, "not_shown": max(len(names) - _CAPTURES_MAX, 0)}
 
 
 async def capture(connections: BrokerConnections, name: str) -> Answer:

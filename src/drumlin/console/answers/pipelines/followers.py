@@ -6,8 +6,8 @@ ids of its members; neither the kind of a follower nor its store.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from drumlin.client.admin import group_admin
@@ -15,15 +15,13 @@ from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.read.log_bounds import LogBounds, log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer, ask_any
+from drumlin.console.answers.asking import Answer, ask_any, ask_each_visible
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.peer_error import PeerError
-from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 #: Offsets are asked for group by group.
 _GROUPS_MAX: Final = 200
-_AT_ONCE: Final = 8
 _TOPICS_MAX: Final = 2_000
 _ROWS_MAX: Final = 2_000
 _CLIENT_IDS_MAX: Final = 5
@@ -76,18 +74,8 @@ async def _positions(
     connections: BrokerConnections, listed: Iterable[GroupListing]
 ) -> dict[str, Positions]:
     """The committed offsets of groups; without those that may not be seen."""
-    free = asyncio.Semaphore(_AT_ONCE)
-    found: dict[str, Positions] = {}
-
-    async def ask(group: str) -> None:
-        async with free:
-            try:
-                found[group] = await group_admin.fetch_committed(connections, group)
-            except (KafkaError, PeerError):
-                return
-
-    await asyncio.gather(*(ask(each.group) for each in listed))
-    return found
+    groups = [each.group for each in listed]
+    return await ask_each_visible(partial(group_admin.fetch_committed, connections), groups)
 
 
 async def _compacted(
@@ -127,20 +115,12 @@ async def _client_ids(
     connections: BrokerConnections, groups: Iterable[str]
 ) -> dict[str, tuple[int, list[str]]]:
     """The number of members of each group, and some of their client ids."""
-    free = asyncio.Semaphore(_AT_ONCE)
-    found: dict[str, tuple[int, list[str]]] = {}
 
-    async def ask(group: str) -> None:
-        async with free:
-            try:
-                described = await group_admin.describe_group(connections, group)
-            except (KafkaError, PeerError):
-                return
-        ids = sorted({each.client_id for each in described.members})
-        found[group] = len(described.members), ids[:_CLIENT_IDS_MAX]
+    async def ask(group: str) -> tuple[int, list[str]]:
+        members = (await group_admin.describe_group(connections, group)).members
+        return len(members), sorted({each.client_id for each in members})[:_CLIENT_IDS_MAX]
 
-    await asyncio.gather(*map(ask, groups))
-    return found
+    return await ask_each_visible(ask, groups)
 
 
 def _row(

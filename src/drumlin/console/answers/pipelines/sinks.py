@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from drumlin.client.admin import admin, group_admin
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions import descriptions
 from drumlin.client.transactions.descriptions import TransactionDescription
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, ask_each
 from drumlin.console.answers.pipelines.newest import Tail, record_at
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
@@ -28,7 +29,6 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 _SINKS_MAX: Final = 1_000
 #: Offsets are asked for group by group.
 _ANCHORS_MAX: Final = 200
-_AT_ONCE: Final = 8
 _OPEN_MAX: Final = 200
 _PARTITIONS_MAX: Final = 100
 _READ_BYTES: Final = 16 << 20
@@ -128,14 +128,8 @@ async def _anchors(connections: BrokerConnections) -> dict[str, Place]:
     """The committed offsets of sinks' groups, by sink; without those that may not be seen."""
     listed = await group_admin.list_groups(connections)
     found = [each.group.removeprefix(names.PREFIX) for each in listed if _is_group(each.group)]
-    free = asyncio.Semaphore(_AT_ONCE)
-
-    async def ask(name: str) -> Place | None:
-        async with free:
-            return await _anchor(connections, name)
-
     asked = found[:_ANCHORS_MAX]
-    answers = await asyncio.gather(*map(ask, asked))
+    answers = await ask_each(partial(_anchor, connections), asked)
     return {name: each for name, each in zip(asked, answers, strict=True) if each is not None}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.admin import admin, group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.read.log_bounds import LogBounds, log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, ask_each, ask_each_visible
 from drumlin.console.answers.pipelines.newest import newest_record
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
@@ -23,7 +24,6 @@ _STATES_MAX: Final = 100
 _PARTITIONS_MAX: Final = 200
 #: Of a changelog in the list: a partition without keys has no position.
 _TRIED: Final = 4
-_AT_ONCE: Final = 8
 
 
 class _Reached(NamedTuple):
@@ -39,14 +39,12 @@ async def states(connections: BrokerConnections) -> Answer:
     found = (await admin.look_up_topics(connections, None)).found
     names = sorted(each for each in found if each.endswith(_SUFFIX))
     shown = names[:_STATES_MAX]
-    free = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(name: str) -> list[_Reached]:
-        async with free:
-            tried = [TopicPartition(name, p.index) for p in found[name].partitions[:_TRIED]]
-            return list(await asyncio.gather(*(_reached(connections, each) for each in tried)))
+        tried = [TopicPartition(name, p.index) for p in found[name].partitions[:_TRIED]]
+        return list(await asyncio.gather(*(_reached(connections, each) for each in tried)))
 
-    reached = await asyncio.gather(*map(ask, shown))
+    reached = await ask_each(ask, shown)
     groups = {position.group for each in reached for one in each for position in one.positions}
     committed = await _committed(connections, groups)
     listed = {each.group: each.state for each in await group_admin.list_groups(connections)}
@@ -72,13 +70,7 @@ async def state(connections: BrokerConnections, topic: str) -> Answer:
     if topic not in found:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic!r}")
     places = [TopicPartition(topic, p.index) for p in found[topic].partitions[:_PARTITIONS_MAX]]
-    free = asyncio.Semaphore(_AT_ONCE)
-
-    async def ask(place: TopicPartition) -> _Reached:
-        async with free:
-            return await _reached(connections, place)
-
-    reached = await asyncio.gather(*map(ask, places))
+    reached = await ask_each(partial(_reached, connections), places)
     groups = {position.group for each in reached for position in each.positions}
     committed = await _committed(connections, groups)
     inputs = {
@@ -115,18 +107,7 @@ Committed = Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
 
 async def _committed(connections: BrokerConnections, groups: Iterable[str]) -> Committed:
     """The committed offsets of groups; without those that may not be seen."""
-    free = asyncio.Semaphore(_AT_ONCE)
-    found: dict[str, Mapping[TopicPartition, OffsetAndMetadata]] = {}
-
-    async def ask(group: str) -> None:
-        async with free:
-            try:
-                found[group] = await group_admin.fetch_committed(connections, group)
-            except (KafkaError, PeerError):
-                return
-
-    await asyncio.gather(*map(ask, groups))
-    return found
+    return await ask_each_visible(partial(group_admin.fetch_committed, connections), groups)
 
 
 def _row(
