@@ -24,14 +24,23 @@ def bind_admin_socket(directory: Path) -> socket.socket:
     Raises:
         OSError: the socket cannot be created.
     """
-    path = directory / FILE_NAME
+    sock = bind_private(directory / FILE_NAME)
+    sock.setblocking(False)
+    return sock
+
+
+def bind_private(path: Path) -> socket.socket:
+    """A socket at `path` for this user alone, which replaces an existing one.
+
+    Raises:
+        OSError: the socket cannot be created.
+    """
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with short_path(directory / FILE_NAME) as short:
+        with short_path(path) as short:
             sock.bind(short)
         path.chmod(0o600)
-        sock.setblocking(False)
     except BaseException:
         sock.close()
         raise

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, TypeVar
 
-from drumlin.broker.http.admin_socket import short_path
+from drumlin.broker.http.admin_socket import bind_private, short_path
 
 T = TypeVar("T")
 FILE_NAME: Final = "drumlin-standstill.sock"
@@ -33,17 +33,8 @@ def listen_for_brokers(directory: Path, brokers: int) -> socket.socket:
     Raises:
         OSError: it cannot be made.
     """
-    path = directory / FILE_NAME
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as short:
-            sock.bind(short)
-        path.chmod(0o600)
-        sock.listen(brokers)
-    except BaseException:
-        sock.close()
-        raise
+    sock = bind_private(directory / FILE_NAME)
+    sock.listen(brokers)
     return sock
 
 
