@@ -29,6 +29,15 @@ def read(payload: bytes) -> list[Point]:
     return read_metrics(memoryview(payload)).points
 
 
+def test_a_label_without_a_value_is_none() -> None:
+    """Prometheus takes two series that differ in nothing else for one."""
+    labels = [{"zone": ""}, {}]
+    payload = pushed(
+        *(metric("load", [point(1.0, each)]) for each in labels), resource={"client_rack": ""}
+    )
+    assert [each.labels for each in read(payload)] == [(), ()]
+
+
 def test_gauges_and_sums_of_clients() -> None:
     payload = pushed(
         metric("org.apache.kafka.consumer.poll.idle.ratio.avg", [point(0.5)]),

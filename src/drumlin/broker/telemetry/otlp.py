@@ -1,7 +1,8 @@
 """Points of metrics in what a client pushes: OpenTelemetry's MetricsData, version 1. Pure.
 
 Only gauges and sums are read, which is all that Kafka's clients send; points of histograms and
-summaries are counted. Names are those of the client, made fit for Prometheus.
+summaries are counted. A label without a value is none, as for Prometheus: two series of one client
+must not look the same. Names are those of the client, made fit for Prometheus.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _read_resource(message: memoryview, read: Read) -> None:
             for inner, attribute in fields_in(message_of(value), read.budget):
                 if inner == _ATTRIBUTES:
                     name, text = _attribute(message_of(attribute), read.budget)
-                    if name in _OF_CLIENT:
+                    if text and name in _OF_CLIENT:
                         labels[name] = text
         elif number == _SCOPE_METRICS:
             scopes.append(message_of(value))
@@ -144,7 +145,7 @@ def _point(message: memoryview, budget: Budget) -> tuple[float, dict[str, str]]:
             number = float(fixed_int_of(value))
         elif field_number == _POINT_ATTRIBUTES:
             name, text = _attribute(message_of(value), budget)
-            if name and name not in _RESERVED:
+            if name and text and name not in _RESERVED:
                 labels[name] = text
     return number, labels
 
