@@ -1,7 +1,9 @@
 """A flood: one tenant asks for all it can get, under quotas; how long the others wait meanwhile.
 
 The others are a user who produces and fetches at a fixed pace; what counts is how late an answer
-comes after its request was due. Each round has a calm half and one with the flood, in turns.
+comes after its request was due. Each round has a calm half and one with the flood, in turns. In
+turns with the broker, the user asks a process that only echoes: what that one takes is the
+machine's, whose two processors the flood has as well.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -54,6 +57,14 @@ _TOPIC, _GROUP, _LITERAL, _ALL, _ALLOW = 2, 3, 3, 2, 3
 _TOPICS = 100  # that a Metadata request tells of
 _FILLED_BYTES = 8 << 20
 _numbers = itertools.count()
+_ECHO = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+connection, _ = server.accept()
+while data := connection.recv(1):
+    connection.sendall(data)
+"""
 
 
 def _flood(form: str, options: Options) -> list[Comparison]:
@@ -63,6 +74,7 @@ def _flood(form: str, options: Options) -> list[Comparison]:
         Metric("flooded", "ms p99, flooded", higher_is_better=False),
         Metric("calm_work", "ms p99 of work, calm", higher_is_better=False),
         Metric("flooded_work", "ms p99 of work, flooded", higher_is_better=False),
+        Metric("echoed", "ms p99 of an echo, flooded", higher_is_better=False),
         Metric("cpu", "% broker CPU, flooded", higher_is_better=False),
         Metric("answers", "answers/s to the flood"),
     )
@@ -105,6 +117,7 @@ def _round(form: str, broker: TlsBroker, options: Options) -> Iterator[Callable[
             return {
                 "flooded": found.late_ms,
                 "flooded_work": found.worked_ms,
+                "echoed": found.echoed_ms,
                 "cpu": 100 * watch.cpu_seconds / watch.seconds,
                 "answers": int(answers) / (watch.seconds + _SETTLING_S),
             }
@@ -159,6 +172,13 @@ class _Tenant:
             request_frame("fetch", 12, **fetch, session_epoch=-1, topics=topics),
         )
 
+        self._echoing = subprocess.Popen(
+            [sys.executable, "-c", _ECHO], stdout=subprocess.PIPE, text=True
+        )
+        assert self._echoing.stdout is not None
+        where = ("127.0.0.1", int(self._echoing.stdout.readline()))
+        self._echo = socket.create_connection(where)
+
         def is_led() -> bool:
             self._client.send_bytes(self._frames[0])
             answer = self._client.receive("produce", 9)
@@ -168,6 +188,8 @@ class _Tenant:
 
     def close(self) -> None:
         self._client.close()
+        self._echo.close()
+        self._echoing.communicate()
 
     def p99_ms(self, seconds: float) -> _Waits:
         """How late answers come after their requests were due, and how much the broker does in
@@ -175,12 +197,18 @@ class _Tenant:
         """
         late_ms: list[float] = []
         worked_ms: list[float] = []
+        echoed_ms: list[float] = []
         began_s = due_s = time.perf_counter()
-        for frame in itertools.cycle(self._frames):
+        for frame in itertools.cycle((*self._frames, None)):
             due_s += _PACE_S
             if due_s > began_s + seconds:
-                return _Waits(_p99(late_ms), _p99(worked_ms))
+                return _Waits(_p99(late_ms), _p99(worked_ms), _p99(echoed_ms))
             time.sleep(max(0.0, due_s - time.perf_counter()))
+            if frame is None:
+                self._echo.sendall(b"?")
+                self._echo.recv(1)
+                echoed_ms.append(1e3 * (time.perf_counter() - due_s))
+                continue
             before_s = time.clock_gettime(self._clock)
             self._client.send_bytes(frame)
             self._client.receive_frame()
@@ -192,6 +220,7 @@ class _Tenant:
 class _Waits(NamedTuple):
     late_ms: float
     worked_ms: float
+    echoed_ms: float
 
 
 def _p99(values: list[float]) -> float:
