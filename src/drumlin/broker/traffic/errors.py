@@ -1,44 +1,71 @@
-"""The error codes in a response, wherever it has them."""
+"""The error codes in a response, wherever it has them.
+
+This runs for every response, nearly all of which have none. So each class has a function of its
+own, whose source is written when it is first used: loops over what may have codes, and no more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from drumlin.wire.schema.declaration import fields_of
+from drumlin.wire.schema.source import Source
 from drumlin.wire.schema.types import Array, Fixed, Struct
 
+#: Calls its second argument with each code.
+_Find: TypeAlias = Callable[[Any, Callable[[int], None]], None]
 
-def errors_in(message: Any) -> Iterator[int]:
+
+def errors_in(message: Any) -> list[int]:
     """All codes but that of success."""
+    found: list[int] = []
     cls: Any = type(message)
-    codes, structs = _places(cls)
-    for name in codes:
-        code = getattr(message, name)
-        if code:
-            yield int(code)
-    for name, is_array in structs:
-        inner = getattr(message, name)
-        if is_array:
-            for each in inner if type(inner) is tuple else ():  # else it is encoded
-                yield from errors_in(each)
-        elif inner is not None:
-            yield from errors_in(inner)
+    _finder(cls)(message, found.append)
+    return found
 
 
 @cache
-def _places(cls: Any) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
-    """The fields of a class that are codes; those that may have codes in them, and whether each is
-    an array."""
+def _finder(cls: Any) -> _Find:
+    source = Source()
+    source.line("pass")
+    _write(cls, "o", source)
+    find: _Find = source.function("find(o, found)", f"error codes of {cls.__name__}")
+    return find
+
+
+def _write(cls: Any, value: str, source: Source) -> None:
+    """Write what finds the codes of `value`, an expression that has an instance of the class."""
+    codes, arrays = _places(cls)
+    for name in codes:
+        with source.block(f"if {value}.{name}:"):
+            source.line(f"found(int({value}.{name}))")
+    for name, inner in arrays:
+        local = f"{value}_{name}"
+        source.line(f"{local} = {value}.{name}")
+        with (
+            source.block(f"if type({local}) is tuple:"),  # else it is encoded
+            source.block(f"for {local}_each in {local}:"),
+        ):
+            _write(inner, f"{local}_each", source)
+
+
+@cache
+def _places(cls: Any) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]:
+    """The fields of a class that are codes, and the arrays of what may have codes, with its class.
+
+    No response has a code in a structure that is not in an array.
+    """
     codes: list[str] = []
-    structs: list[tuple[str, bool]] = []
+    arrays: list[tuple[str, Any]] = []
     for field in fields_of(cls, 0):
-        kind, is_array = field.type, isinstance(field.type, Array)
-        if isinstance(kind, Array):
-            kind = kind.of
-        if isinstance(kind, Fixed) and kind.name == "error_code" and not is_array:
+        if isinstance(field.type, Fixed) and field.type.name == "error_code":
             codes.append(field.name)
-        elif isinstance(kind, Struct) and any(_places(kind.of)):
-            structs.append((field.name, is_array))
-    return tuple(codes), tuple(structs)
+        elif (
+            isinstance(field.type, Array)
+            and isinstance(field.type.of, Struct)
+            and any(_places(field.type.of.of))
+        ):
+            arrays.append((field.name, field.type.of.of))
+    return tuple(codes), tuple(arrays)
