@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -253,45 +252,29 @@ def _states(
 
 def _open(client: Client) -> dict[str, list[TransactionDescription]]:
     """Open transactions of tasks, by sink; the oldest first."""
-    from drumlin.spark.writing.protocol import names
+    from drumlin.spark.writing.protocol.names import parse_task_id
+    from drumlin.spark.writing.protocol.shown import open_by_sink
 
-    listed = client.list_transactions(states=("Ongoing",))
-    parsed = {each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed}
-    described = client.describe_transactions([each for each, task in parsed.items() if task])
-    found: dict[str, list[TransactionDescription]] = {}
-    for name, each in sorted(described.items(), key=lambda item: _since(item[1]) or 0):
-        task = parsed[name]
-        if task is not None and each.is_open:
-            found.setdefault(task.sink, []).append(each)
-    return found
-
-
-def _since(found: TransactionDescription) -> int | None:
-    time: datetime | None = found.start_time
-    return None if time is None else round(time.timestamp() * 1000)
+    ids = [each.transactional_id for each in client.list_transactions(states=("Ongoing",))]
+    described = client.describe_transactions([each for each in ids if parse_task_id(each)])
+    return open_by_sink(described.values())
 
 
 def _summary(
     sink: str, found: SinkState | StateLost | None, opened: list[TransactionDescription]
 ) -> dict[str, Any]:
+    from drumlin.spark.writing.protocol.shown import word_of
+
     state = None if isinstance(found, Exception) else found
     return {
         "sink": sink,
         "batch": state.batch if state is not None else None,
-        "state": _word(found),
+        "state": "unreadable" if isinstance(found, Exception) else word_of(found),
         "open_count": len(opened),
-        "open_since": _since(opened[0]) if opened else None,
+        "open_since": opened[0].start_ms if opened else None,
         "run": state.run if state is not None else "",
         "query": state.query if state is not None else "",
     }
-
-
-def _word(state: SinkState | StateLost | None) -> str:
-    if isinstance(state, Exception):
-        return "unreadable"
-    if state is None or state.batch is None:
-        return "forgotten" if state is not None and state.is_forgotten else "undecided"
-    return "done" if state.is_done else "decided"
 
 
 def _partitions(
@@ -303,7 +286,7 @@ def _partitions(
     return [
         {
             "transactional_id": each.transactional_id,
-            "since": _since(each),
+            "since": each.start_ms,
             "topic": place[0],
             "partition": place[1],
             "last_stable_offset": stable.get(place),

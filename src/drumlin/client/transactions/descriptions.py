@@ -40,6 +40,12 @@ class TransactionDescription:
         """Whether the transaction is open, and so holds back the last stable offset."""
         return self.state == "Ongoing"
 
+    @property
+    def start_ms(self) -> int | None:
+        """The start in milliseconds since the epoch."""
+        start = self.start_time
+        return None if start is None else round(start.timestamp() * 1000)
+
 
 class TransactionListing(NamedTuple):
     """A transactional id as its coordinator lists it."""

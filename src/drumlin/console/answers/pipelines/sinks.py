@@ -22,6 +22,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.records.plain.record import Record
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.shown import open_by_sink, word_of
 from drumlin.spark.writing.protocol.sink_errors import StateLost
 from drumlin.spark.writing.protocol.state import Anchor, Note, SinkState
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -156,24 +157,12 @@ async def _open(connections: BrokerConnections) -> dict[str, list[TransactionDes
     """The open transactions of tasks, by sink; those that this user may see."""
     try:
         listed = await descriptions.list_transactions(connections, states=("Ongoing",))
-        parsed = {
-            each.transactional_id: names.parse_task_id(each.transactional_id) for each in listed
-        }
-        asked = [each for each, task in parsed.items() if task is not None][:_OPEN_MAX]
+        ids = [each.transactional_id for each in listed]
+        asked = [each for each in ids if names.parse_task_id(each) is not None][:_OPEN_MAX]
         described = await descriptions.describe(connections, asked) if asked else {}
     except (KafkaError, PeerError):
         return {}
-    found: dict[str, list[TransactionDescription]] = {}
-    for name, each in sorted(described.items(), key=lambda item: _since(item[1]) or 0):
-        task = parsed[name]
-        if task is not None and each.is_open:
-            found.setdefault(task.sink, []).append(each)
-    return found
-
-
-def _since(found: TransactionDescription) -> int | None:
-    start = found.start_time
-    return None if start is None else round(start.timestamp() * 1000)
+    return open_by_sink(described.values())
 
 
 async def _topic_names(connections: BrokerConnections) -> set[str]:
@@ -192,7 +181,7 @@ def _row(
     content = None if state is None else state.content
     return {
         "sink": name,
-        "state": _word(state, error),
+        "state": word_of(state) if error is None else "unreadable",
         "batch": None if state is None else state.batch,
         "query": None if state is None else state.query,
         "run": None if state is None else state.run,
@@ -200,7 +189,7 @@ def _row(
         "decided_ms": None if state is None or state.decided_ms < 0 else state.decided_ms,
         "written_ms": None if record is None else record.timestamp,
         "open_count": len(opened),
-        "open_since_ms": _since(opened[0]) if opened else None,
+        "open_since_ms": opened[0].start_ms if opened else None,
         "topics": _topics(name, state, opened, topics),
         "decision_topic": names.DECISION_TOPIC if anchor is None else anchor[0].topic,
         "group": names.group_of(name) if anchor is not None else None,
@@ -219,14 +208,6 @@ def _state(
     except StateLost as error:
         return None, str(error)
     return None, None
-
-
-def _word(state: SinkState | None, error: str | None) -> str:
-    if error is not None:
-        return "unreadable"
-    if state is None or state.batch is None:
-        return "forgotten" if state is not None and state.is_forgotten else "undecided"
-    return "done" if state.is_done else "decided"
 
 
 def _topics(
@@ -249,7 +230,7 @@ def _shown(found: TransactionDescription, state: SinkState | None) -> Answer:
     winning = set() if state is None else {each.transactional_id for each in state.winners}
     return {
         "transactional_id": found.transactional_id,
-        "since_ms": _since(found),
+        "since_ms": found.start_ms,
         "timeout_ms": found.timeout_ms,
         "partitions": [f"{t}-{p}" for t, p in found.partitions[:_PARTITIONS_MAX]],
         "partition_count": len(found.partitions),
