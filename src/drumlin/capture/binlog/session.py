@@ -6,6 +6,7 @@ import contextlib
 import random
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.capture.binlog import connections, plan, snapshot
@@ -16,7 +17,7 @@ from drumlin.capture.binlog.stream import PlaceGone, Stream
 from drumlin.capture.binlog_events.column_types import kind_of
 from drumlin.capture.changes import RowsNeeded
 from drumlin.capture.database.waiting import Stopped
-from drumlin.capture.errors import CaptureError, CaptureRefused, CaptureReplaced
+from drumlin.capture.errors import CaptureRefused, CaptureReplaced
 from drumlin.capture.log import output as outputs
 from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.names import Names
@@ -26,9 +27,10 @@ from drumlin.capture.running.following import LOOK_S
 from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.progress import Phase, Progress
-from drumlin.capture.running.snapshot_run import create_topics, has_records
+from drumlin.capture.running.snapshot_run import create_topics
+from drumlin.capture.running.table_copy import copy_table
 from drumlin.capture.values.kinds import TEXT, Column
-from drumlin.capture.values.record import Op, Record
+from drumlin.capture.values.record import Record
 from drumlin.client.errors import RequestRefused
 
 if TYPE_CHECKING:
@@ -311,27 +313,9 @@ class MariadbSession:
     ) -> int:
         columns = [Column(each.name, kind_of(each.type) or TEXT) for each in table.columns]
         shape = self._options.form.rows_of(table.full_name, topic, columns, table.key)
-        count = 0
-        with contextlib.closing(TopicRows(self._options.form)) as rows:
-            if has_records(self._client, topic):
-                rows.load(self._client, topic)
-            for row in snapshot.read_table(
-                connection, table, found.charsets, self._options.should_stop
-            ):
-                key, value = shape.key(row), shape.value(row)
-                if key is None:
-                    raise CaptureError(f"table {table.full_name}: a row without a key")
-                count += 1
-                if rows.keeps(topic):
-                    before = rows.get(topic, key)
-                    rows.put(topic, key, None)
-                    if before == value:
-                        continue
-                self._send(output, Record(topic, key, value, None, Op.READ))
-            if rows.keeps(topic):
-                for key in rows.keys(topic):
-                    self._send(output, Record(topic, key, None, None, Op.DELETE))
-        return count
+        rows = snapshot.read_table(connection, table, found.charsets, self._options.should_stop)
+        send = partial(self._send, output)
+        return copy_table(self._client, topic, self._options.form, shape, rows, send)
 
     def _send(self, output: Output, record: Record) -> None:
         output.send(record)

@@ -15,7 +15,6 @@ from drumlin.capture.database import catalog, connections, failover, snapshot
 from drumlin.capture.database.catalog import FoundTable
 from drumlin.capture.database.waiting import Stopped
 from drumlin.capture.errors import CaptureError
-from drumlin.capture.log.kept_rows import TopicRows
 from drumlin.capture.log.output import Output, topic_ids
 from drumlin.capture.log.position import Definition, Position
 from drumlin.capture.messages.lsn import lsn_text
@@ -25,7 +24,8 @@ from drumlin.capture.running.heeding import BeginAgain
 from drumlin.capture.running.options import CaptureOptions
 from drumlin.capture.running.plan import Found
 from drumlin.capture.running.progress import Progress
-from drumlin.capture.values.record import Op, Place, Record, place_of
+from drumlin.capture.running.table_copy import copy_table
+from drumlin.capture.values.record import Place, Record, place_of
 from drumlin.capture.values.types import Types
 
 if TYPE_CHECKING:
@@ -101,25 +101,8 @@ class SnapshotRun:
     ) -> int:
         columns = types.columns(table.columns)
         shape = self._form.rows_of(table.full_name, topic, columns, table.key, table.schema)
-        count = 0
-        with contextlib.closing(TopicRows(self._form)) as rows:
-            if has_records(self._client, topic):
-                rows.load(self._client, topic)
-            for row in snapshot.read_table(connection, table, self._options.should_stop):
-                key, value = shape.key(row), shape.value(row)
-                if key is None:
-                    raise CaptureError(f"table {table.full_name}: a row without a key")
-                count += 1
-                if rows.keeps(topic):
-                    before = rows.get(topic, key)
-                    rows.put(topic, key, None)
-                    if before == value:
-                        continue
-                self._send(Record(topic, key, value, None, Op.READ))
-            if rows.keeps(topic):
-                for key in rows.keys(topic):
-                    self._send(Record(topic, key, None, None, Op.DELETE))
-        return count
+        found = snapshot.read_table(connection, table, self._options.should_stop)
+        return copy_table(self._client, topic, self._form, shape, found, self._send)
 
     def _send(self, record: Record) -> None:
         for each in (record,) if self._form.is_bare else self._form.written(record, self._place):
@@ -158,8 +141,3 @@ def create_topics(client: Client, definition: Definition, partitions: int) -> No
                 f"topic {table.topic} has cleanup.policy={policy}, which deletes rows that are "
                 f"old: drumlin configs alter topic {table.topic} --set cleanup.policy=compact"
             )
-
-
-def has_records(client: Client, topic: str) -> bool:
-    ends = client.offsets(topic)
-    return any(ends[each] > start for each, start in client.offsets(topic, "earliest").items())
