@@ -94,8 +94,9 @@ def restore(
 ) -> None:
     """Make a data directory of a backup, whose files are checked meanwhile.
 
-    The first start of a server on it reads and checks every record, as after a crash. A server that
-    had several log.dirs has one then; one of several brokers may have any number of them.
+    The first start of a server on it reads and checks what was not flushed, as after a crash. A
+    server that had several log.dirs has one then; one of several brokers may have any number of
+    them.
     """
     contents = read_contents(backup)
     with new_folder(data):
