@@ -55,6 +55,7 @@ def create(
     if broker is None:
         raise output.Failure(f"no server runs on {data}: copy its log.dirs, as they do not change")
     with new_folder(to), _held(broker) as held:
+        _unless_inside(to, held["folders"])
         files = dict(_files_in(held))
         total = sum(size for _, size in files.values())
         contents = Contents(held["taken_ms"], held["cluster_id"], {})
@@ -129,6 +130,13 @@ def _held(broker: BrokerHttp) -> Iterator[dict[str, Any]]:
                 output.Failure
             ):  # the server has ended: its next start does it
                 broker.post("/backup/end", {})
+
+
+def _unless_inside(to: Path, folders: list[str]) -> None:
+    """Raise a failure if a backup is in a log dir of its server: a folder there is a partition."""
+    for log_dir in (Path(each).resolve().parent for each in folders):
+        if to.resolve().is_relative_to(log_dir):
+            raise output.Failure(f"{to} is in the server's log dir {log_dir}")
 
 
 def _files_in(held: dict[str, Any]) -> Iterator[tuple[str, tuple[Path, int]]]:

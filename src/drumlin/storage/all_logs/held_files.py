@@ -159,6 +159,11 @@ def release_left(directories: Sequence[LogDirectory]) -> None:
         _logger.warning("files that are held for a backup are left: %s", error)
 
 
+def are_held(directories: Iterable[LogDirectory]) -> bool:
+    """Whether files are held. Blocks."""
+    return any(each.files.exists(f"{each.path}/{FOLDER}") for each in directories)
+
+
 def are_being_copied(directories: Sequence[LogDirectory]) -> bool:
     """Whether a process is copying the files that are held."""
     return is_locked(f"{directories[0].path}/{FOLDER}")
