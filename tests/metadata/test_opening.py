@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,24 @@ def test_zookeeper_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnusableMetadata, match=f"no ZooKeeper answers on {_NOWHERE}"):
         opened(tmp_path, zookeeper=_NOWHERE)
     assert not list(tmp_path.iterdir())  # nothing is decided by that
+
+
+@pytest.fixture
+def another_user() -> Iterator[None]:
+    """For the time of a test: root would be allowed everything."""
+    before = os.geteuid()
+    os.seteuid(before or 65532)
+    yield
+    os.seteuid(before)
+
+
+@pytest.mark.parametrize("place", ["", FILE_NAME])
+@pytest.mark.usefixtures("another_user")
+def test_who_may_not_write_there_is_named(place: str) -> None:
+    """As of a container's volume: a mounted folder of the machine belongs to root."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder, "data", place)
+        path.parent.mkdir(exist_ok=True)
+        path.touch(0o444) if place else path.mkdir(0o555)
+        with pytest.raises(UnusableMetadata, match=f"user {os.geteuid()} may not .*{path}, which"):
+            opened(Path(folder, "data"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -108,7 +109,7 @@ def open_embedded(
     paths = [Path(path) for path in config.log_dirs]
     first = paths[0]
     for path in paths:
-        if (path / IN_ZOOKEEPER).exists():
+        if Files().exists(str(path / IN_ZOOKEEPER)):  # not if the folder cannot be read
             if (first / FILE_NAME).exists():
                 _check_is_not_moving(path)
             raise UnusableMetadata(
@@ -117,6 +118,8 @@ def open_embedded(
             )
     try:
         first.mkdir(parents=True, exist_ok=True)
+        _check_is_allowed(first)
+        _check_is_allowed(first / FILE_NAME)
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
         first_contents = None
         if not is_begun(first / FILE_NAME):
@@ -138,6 +141,15 @@ def open_embedded(
             FILE_NAME,
         )
     return metadata
+
+
+def _check_is_allowed(path: Path) -> None:
+    needed = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    if path.exists() and not os.access(path, needed, effective_ids=True):
+        raise UnusableMetadata(
+            f"user {os.geteuid()} may not read and write {path}, which belongs to user "
+            f"{path.stat().st_uid}"
+        )
 
 
 def _known_cluster_id(paths: Sequence[Path], *, is_new: bool) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Result, Run
+from drumlin.cli.backups.copying import new_folder
+from drumlin.cli.terminal.output import Failure
 from drumlin.storage.directory.directory_lock import DirectoryLock
 from rig.brokers.drumlin_server import DrumlinServer, running_server
 from rig.brokers.machine_server import MachineServer
@@ -140,6 +144,25 @@ def test_a_backup_that_was_cut_off_keeps_no_other_out(
     lock.release()
     assert run(*command).code == 0
     assert not Path(held).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing(number: int, tmp_path: Path) -> None:
+    name = signal.Signals(number).name
+    with pytest.raises(Failure, match=name) as raised, new_folder(tmp_path / "new"):
+        (tmp_path / "new" / "file").write_text("")
+        os.kill(os.getpid(), number)
+    assert raised.value.exit_code == 128 + number
+    assert not (tmp_path / "new").exists()
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_a_backup_in_the_data_directory(server: DrumlinServer, run: Run) -> None:
+    """Its folder would be a partition's for the next start."""
+    to = server.data / "monday-1"
+    assert "log dir" in refusal(run("backup", "create", str(to), "--data", str(server.data)))
+    assert not to.exists()
+    assert not (server.data / ".backup").exists()
 
 
 def test_no_server(run: Run, tmp_path: Path) -> None:

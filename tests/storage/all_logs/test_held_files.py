@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from drumlin.config.topic import LogConfig
+from drumlin.records.batch.batch import HEADER_SIZE
 from drumlin.storage.all_logs.held_files import (
     FOLDER,
     Held,
@@ -110,6 +112,34 @@ def test_what_is_removed_before_it_is_held_needs_another_moment(folder: Path) ->
     again = copied(held, folder / "b")
     (restored,) = again
     assert (restored.log_start_offset, restored.log_end_offset) == (25, 30)
+    logs.abandon()
+    again.abandon()
+
+
+def test_damage_that_was_there_costs_no_record_behind_it(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Durable segments are not recovered, which would cut the log off at the damage."""
+    logs = open_logs(folder / "a", config=CONFIG)
+    log = logs.create("t", 0, TOPIC_ID, CONFIG)
+    for number in range(20):
+        log.append_as_leader(from_producer(number, is_transactional=True), 0, NOW_MS)
+        log.append_internal(marker(commit=number % 2 == 0), 0, NOW_MS)
+    log.flush()
+    _, damaged, *_ = log.segments
+    aborted = [segment.transaction_index.entries() for segment in log.segments]
+    assert any(aborted)
+    with damaged.log_file as descriptor:
+        os.pwrite(descriptor, b"!", HEADER_SIZE + 2)  # no CRC is right any more
+    before, states = [each.size for each in log.segments], producers(log)
+    held = held_now(logs)
+    log.append_as_leader(from_producer(20, is_transactional=True), 0, NOW_MS)
+    again = copied(held, folder / "b")
+    (restored,) = again
+    assert [each.size for each in restored.segments] == before
+    assert [segment.transaction_index.entries() for segment in restored.segments] == aborted
+    assert (restored.log_end_offset, producers(restored)) == (40, states)
+    assert not caplog.messages
     logs.abandon()
     again.abandon()
 

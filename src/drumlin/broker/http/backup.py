@@ -1,13 +1,14 @@
 """The broker's part of a backup: the files of one moment, held while another process copies them.
 
-The process that copies them locks their folder. Once it has ended, the next backup may begin; the
-next start of the broker releases what is still held.
+The process that copies them locks their folder. Once it has ended, the next backup may begin. If it
+was killed, `release_left` releases what is still held, or the next start of the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,8 @@ from drumlin.storage.all_logs import held_files
 from drumlin.storage.all_logs.held_files import Held, Unheld
 from drumlin.storage.files.files import Files
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 #: Moments that are tried: a segment may be deleted before it is held.
 _MOMENTS_MAX: Final = 10
@@ -36,6 +39,7 @@ class Backup:
         self._broker = broker
         self._files = Files()
         self._turn = asyncio.Lock()
+        self._is_left = False
 
     async def check(self, _: Request) -> Response:
         """Refuse what could not be held."""
@@ -50,6 +54,7 @@ class Backup:
         at = request.json().get("at")
         async with self._turn:
             await self._check()
+            self._is_left = False
             try:
                 held = await (self._hold() if at is None else self._hold_with_others(Path(at)))
             except BaseException:
@@ -65,6 +70,18 @@ class Backup:
         async with self._turn:
             await self._administering(self._release)
         return Response.of_json({})
+
+    async def release_left(self) -> None:
+        """Release files that nobody copies, and that nobody copied at the previous call either.
+
+        A command that has just begun has not locked them yet.
+        """
+        async with self._turn:
+            was_left = self._is_left
+            self._is_left = await self._administering(self._is_held_in_vain)
+            if was_left and self._is_left:
+                await self._administering(self._release)
+                _log.warning("files held for a backup are released: its command was killed")
 
     async def _check(self) -> None:
         broker, directories = self._broker, self._broker.logs.directories
@@ -126,6 +143,10 @@ class Backup:
     def _check_nobody_copies(self) -> None:
         if held_files.are_being_copied(self._broker.logs.directories):
             raise _refused("another backup is being made")
+
+    def _is_held_in_vain(self) -> bool:
+        directories = self._broker.logs.directories
+        return held_files.are_held(directories) and not held_files.are_being_copied(directories)
 
     def _release(self) -> None:
         held_files.release(self._broker.logs.directories)

@@ -92,7 +92,7 @@ class Endpoints:
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
-        self._backup = Backup(broker)
+        self.backup = Backup(broker)
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
             "/health": {"GET": self._health},
@@ -104,9 +104,9 @@ class Endpoints:
             "/clock/trust": {"POST": self._trust_clock},
             "/compaction/run": {"POST": self._run},
             "/compaction/simulate": {"GET": self._simulate},
-            "/backup/check": {"POST": self._backup.check},
-            "/backup/begin": {"POST": self._backup.begin},
-            "/backup/end": {"POST": self._backup.end},
+            "/backup/check": {"POST": self.backup.check},
+            "/backup/begin": {"POST": self.backup.begin},
+            "/backup/end": {"POST": self.backup.end},
         }
         self._servers: list[HttpServer] = []
         self._admin_directory: Path | None = None

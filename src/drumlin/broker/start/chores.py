@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from drumlin.broker.hosting.hosted_partitions import HostedPartitions
 from drumlin.broker.hosting.replicas import Replicas
+from drumlin.broker.http.endpoints import Endpoints
 from drumlin.broker.log_lines.repeats import LINES
 from drumlin.broker.login.delegation_tokens import DelegationTokens, remove_over
 from drumlin.broker.login.renewal import Renewal
@@ -33,6 +34,7 @@ class Kept(BrokerData, Protocol):
     """The parts of a broker that the chores need."""
 
     hosting: HostedPartitions
+    endpoints: Endpoints
     replicas: Replicas
     server: Server
     delegation_tokens: DelegationTokens
@@ -74,6 +76,7 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         broker.replicas.balance_leaders,
     )
     cycles.every(_IDLE_MS, "idle logs", logs.release_idle)
+    cycles.every(_IDLE_MS, "held files", broker.endpoints.backup.release_left)
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
     cycles.every(_SECOND_MS, "failed log dirs", lambda: _give_up_failed(broker))

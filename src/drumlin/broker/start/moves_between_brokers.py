@@ -80,7 +80,11 @@ def move_partitions(config: BrokerConfig, brokers: int) -> None:
 
 def has_folders(config: BrokerConfig) -> bool:
     """Whether more than one broker has folders in the readable log dirs."""
-    return any(Path(path, FOLDER).is_dir() for path in config.log_dirs)
+    for path in config.log_dirs:
+        with suppress(OSError):
+            if Path(path, FOLDER).is_dir():
+                return True
+    return False
 
 
 def is_empty(config: BrokerConfig) -> bool:

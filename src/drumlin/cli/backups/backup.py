@@ -55,6 +55,7 @@ def create(
     if broker is None:
         raise output.Failure(f"no server runs on {data}: copy its log.dirs, as they do not change")
     with new_folder(to), _held(broker) as held:
+        _unless_inside(to, held["folders"])
         files = dict(_files_in(held))
         total = sum(size for _, size in files.values())
         contents = Contents(held["taken_ms"], held["cluster_id"], {})
@@ -94,8 +95,9 @@ def restore(
 ) -> None:
     """Make a data directory of a backup, whose files are checked meanwhile.
 
-    The first start of a server on it reads and checks every record, as after a crash. A server that
-    had several log.dirs has one then; one of several brokers may have any number of them.
+    The first start of a server on it reads and checks what was not flushed, as after a crash. A
+    server that had several log.dirs has one then; one of several brokers may have any number of
+    them.
     """
     contents = read_contents(backup)
     with new_folder(data):
@@ -128,6 +130,13 @@ def _held(broker: BrokerHttp) -> Iterator[dict[str, Any]]:
                 output.Failure
             ):  # the server has ended: its next start does it
                 broker.post("/backup/end", {})
+
+
+def _unless_inside(to: Path, folders: list[str]) -> None:
+    """Raise a failure if a backup is in a log dir of its server: a folder there is a partition."""
+    for log_dir in (Path(each).resolve().parent for each in folders):
+        if to.resolve().is_relative_to(log_dir):
+            raise output.Failure(f"{to} is in the server's log dir {log_dir}")
 
 
 def _files_in(held: dict[str, Any]) -> Iterator[tuple[str, tuple[Path, int]]]:

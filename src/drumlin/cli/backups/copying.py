@@ -1,6 +1,6 @@
 """Copies of files into a new folder, with their digests. What is copied is durable.
 
-A folder that could not be completed is removed again.
+A folder that could not be completed is removed again, also if a signal ends the command.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -40,13 +42,38 @@ def new_folder(path: Path) -> Iterator[None]:
         path.chmod(0o700)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
+    with _failing_at_signals():
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            if was_there:
+                path.mkdir(mode=0o700, exist_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _failing_at_signals() -> Iterator[None]:
+    """Raise a failure in the block if a signal is to end the process; the next ones are ignored."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [  # under nohup, SIGHUP stays ignored
+        each
+        for each in (signal.SIGTERM, signal.SIGHUP)
+        if is_main and signal.getsignal(each) is signal.SIG_DFL
+    ]
+
+    def fail(number: int, _: object) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise Failure(f"ended by {signal.Signals(number).name}", 128 + number)
+
+    for each in numbers:
+        signal.signal(each, fail)
     try:
         yield
-    except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
-        if was_there:
-            path.mkdir(mode=0o700, exist_ok=True)
-        raise
+    finally:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def copy_file(source: Path, target: Path, size_bytes: int, advance: Advance) -> FileContents:

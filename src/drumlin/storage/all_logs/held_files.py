@@ -5,10 +5,11 @@
     release         in a thread: removes the links
 
 What is deleted or replaced later stays as long as it is held; what is appended later lies beyond
-the sizes of the moment. Together the folders are a log dir after a crash: no index, no recovery
-point, no mark of a clean shutdown, so that a start reads and checks every record. The end of the
-clean part of a log and its delete horizon are those before the moment: parts that were cleaned
-meanwhile count as dirty.
+the sizes of the moment. Together the folders are a log dir after a crash at that moment: no mark of
+a clean shutdown, and no index above the recovery points, from which a start reads and checks every
+record. Below them a damaged batch stays as it is, with all that follows it. The end of the clean
+part of a log and its delete horizon are those before the moment: parts that were cleaned meanwhile
+count as dirty.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.storage.directory.partition_metadata import FILE_NAME as TOPIC_ID_FILE
 from drumlin.storage.directory.partition_metadata import encode_partition_metadata
 from drumlin.storage.files.files import TEMPORARY_SUFFIX, Files
+from drumlin.storage.files.open_files import LogFile
 from drumlin.storage.files.partition_names import directory_name
 from drumlin.storage.log.file_names import offset_of
 from drumlin.storage.log.leader_epochs import FILE_NAME as EPOCHS_FILE
@@ -64,6 +66,7 @@ class LogAtMoment(NamedTuple):
     segments: tuple[tuple[Segment, int], ...]
     log_start_offset: int
     log_end_offset: int
+    recovery_point: int
     deletions_kept_from: int
     epochs: tuple[EpochEntry, ...]
 
@@ -101,6 +104,7 @@ def take_moment(logs: Iterable[PartitionLog]) -> list[LogAtMoment]:
             tuple([(segment, segment.size) for segment in log.segments]),
             log.log_start_offset,
             log.log_end_offset,
+            log.recovery_point,
             log.deletions_kept_after_crash,
             log.leader_epochs.entries,
         )
@@ -155,6 +159,11 @@ def release_left(directories: Sequence[LogDirectory]) -> None:
         _logger.warning("files that are held for a backup are left: %s", error)
 
 
+def are_held(directories: Iterable[LogDirectory]) -> bool:
+    """Whether files are held. Blocks."""
+    return any(each.files.exists(f"{each.path}/{FOLDER}") for each in directories)
+
+
 def are_being_copied(directories: Sequence[LogDirectory]) -> bool:
     """Whether a process is copying the files that are held."""
     return is_locked(f"{directories[0].path}/{FOLDER}")
@@ -176,10 +185,11 @@ def _write_checkpoints(
     files: Files,
 ) -> None:
     """Write the checkpoints of all logs, as if they were in one log dir."""
-    starts, kept_from, cleaned, horizons = {}, {}, {}, {}
+    recovery_points, starts, kept_from, cleaned, horizons = {}, {}, {}, {}, {}
     for at in moment:
         key = at.log.topic, at.log.partition
         clean = clean_parts[at.log.log_directory]
+        recovery_points[key] = at.recovery_point
         kept_from[key] = at.deletions_kept_from
         if at.log_start_offset > at.segments[0][0].base_offset:
             starts[key] = at.log_start_offset
@@ -188,6 +198,7 @@ def _write_checkpoints(
         if key in clean.delete_horizons:
             horizons[key] = clean.delete_horizons[key]
     contents = {
+        checkpoints.RECOVERY_POINT: recovery_points,
         checkpoints.LOG_START_OFFSET: starts,
         checkpoints.KEPT_DELETIONS: kept_from,
         checkpoints.CLEANER_OFFSET: cleaned,
@@ -204,15 +215,35 @@ def _hold_log(at: LogAtMoment, folder: str, sizes: dict[str, int], files: Files)
     files.make_directory(path)
     files.write_file(f"{path}/{TOPIC_ID_FILE}", encode_partition_metadata(log.topic_id))
     files.write_file(f"{path}/{EPOCHS_FILE}", LeaderEpochs(at.epochs).encode())
+    ends = [*(segment.base_offset for segment, _ in at.segments[1:]), None]
     try:
-        for segment, size in at.segments:
-            file_name = file_prefix(segment.base_offset) + LOG_SUFFIX
-            with segment.log_file as descriptor:
-                files.link_open(descriptor, f"{path}/{file_name}")
-            sizes[f"{name}/{file_name}"] = size
+        for (segment, size), end_offset in zip(at.segments, ends, strict=True):
+            prefix = file_prefix(segment.base_offset)
+            _hold_open(segment.log_file, f"{path}/{prefix}{LOG_SUFFIX}", files)
+            sizes[f"{name}/{prefix}{LOG_SUFFIX}"] = size
+            if end_offset is not None and end_offset <= at.recovery_point:
+                _hold_indexes(segment, f"{path}/{prefix}", files)
         for each in files.list_directory(log.path):
             offset = offset_of(each, SNAPSHOT_SUFFIX)
             if offset is not None and offset <= at.log_end_offset:
                 files.link(f"{log.path}/{each}", f"{path}/{each}")
     except FileNotFoundError as error:
         raise Unheld(f"{log.name}: {error}") from error
+
+
+def _hold_indexes(durable: Segment, prefix: str, files: Files) -> None:
+    """Hold the indexes of a segment that does not change any more."""
+    for index in (durable.offset_index, durable.time_index):
+        _hold_open(index.file, prefix + index.SUFFIX, files)
+    aborted = durable.transaction_index
+    if not aborted.is_empty:
+        try:
+            _hold_open(aborted.file, prefix + aborted.SUFFIX, files)
+        except FileNotFoundError:
+            if aborted.file.is_discarded:
+                raise  # there may have been one
+
+
+def _hold_open(file: LogFile, target: str, files: Files) -> None:
+    with file as descriptor:
+        files.link_open(descriptor, target)

@@ -212,8 +212,6 @@ def _open_segments(
         indexes = (segment.offset_index, segment.time_index)
         if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
             unindexed.append(segment)
-            if base_offset < request.recovery_point:  # what is recovered is indexed anew anyway
-                _logger.warning("%s: an index is missing and is rebuilt", segment.log_file.path)
         segments.append(segment)
     if not segments:
         base_offset = request.log_start_offset
@@ -260,7 +258,10 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
         end_offset = None
         recover_from = segments.from_offset(request.recovery_point)[0].base_offset
     for segment in sorted(unindexed, key=lambda each: each.base_offset):
-        if segment.base_offset < recover_from:  # later segments are read anyway
+        is_recovered = segment.base_offset >= recover_from  # it is indexed anew anyway
+        if request.was_clean or not is_recovered:
+            _logger.warning("%s: an index is missing and is rebuilt", segment.log_file.path)
+        if not is_recovered:
             _index_anew(log, segment)
     load_latest_snapshot(
         log.producer_state,
