@@ -79,6 +79,12 @@ def test_each_program_is_told_of(tmp_path: Path) -> None:
     kept.parent.mkdir()
     sarama = "programs_of_a_test.py::test_is_lacking\tsarama\t1.61.1\tits own tests\tpassed\t"
     kept.write_text(f"{sarama}\n{sarama.replace('_is_lacking', '_fails')}\n")
+    with kept.open("a") as rows:  # of tests that are no more, and of one that is not run
+        rows.write(
+            f"{sarama.replace('lacking', 'renamed')}\n{sarama.replace('programs', 'gone')}\n"
+        )
+        rows.write(f"{(other := sarama.replace('programs_of_a_test', 'others'))}\n")
+    kept.with_name("others.py").touch()
     # Where nothing may be skipped, a skip fails, but is told of as what it is.
     code, table = run(tmp_path, NOT_ALL, "conftest")
     assert code == 2
@@ -94,6 +100,7 @@ def test_each_program_is_told_of(tmp_path: Path) -> None:
     ]
     # What is not tried again stays as it was.
     assert kept.read_text().splitlines() == [
+        other,
         "programs_of_a_test.py::test_fails\tFlink\t2.2.1\ta copy\tfailed\t",
         sarama,
         "programs_of_a_test.py::test_leaves_errors\tCamel\t4.18.0\troutes\tfailed\t",
@@ -102,6 +109,8 @@ def test_each_program_is_told_of(tmp_path: Path) -> None:
 
 
 def test_each_result_is_of_a_test() -> None:
+    rows = [line.split("\t") for line in doc_tables.PROGRAMS.read_text("utf-8").splitlines()]
+    assert len({(program, job, found) for _, program, _, job, _, found in rows}) == len(rows)
     for line in doc_tables.PROGRAMS.read_text("utf-8").splitlines():
         path, _, name = line.partition("\t")[0].partition("::")
         text = (TESTS / "ecosystem" / path).read_text("utf-8")

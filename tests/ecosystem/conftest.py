@@ -11,6 +11,7 @@ from ecosystem.secured.places import place
 from ecosystem.verdicts import (
     pytest_collection_finish,
     pytest_collection_modifyitems,
+    pytest_collectreport,
     pytest_configure,
     pytest_runtest_makereport,
     pytest_sessionfinish,
@@ -25,6 +26,7 @@ __all__ = [
     "place",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_collectreport",
     "pytest_configure",
     "pytest_runtest_makereport",
     "pytest_sessionfinish",

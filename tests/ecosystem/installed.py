@@ -47,10 +47,13 @@ def javascript_with(*packages: str) -> tuple[str, Path]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise Unavailable("Node.js is not installed")
-    folder = _FOLDER / "javascript"
-    if not all((folder / "node_modules" / each.rpartition("@")[0]).exists() for each in packages):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = _FOLDER / re.sub(r"[^\w.-]+", "-", "-".join(packages)).strip("-")
+    is_ready = folder / "ready"
+    if not is_ready.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         _in(folder, [npm, "install", "--no-audit", "--no-fund", "--silent", *packages])
+        is_ready.touch()
     return node, folder
 
 

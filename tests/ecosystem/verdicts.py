@@ -2,13 +2,14 @@
 
 A test says by the mark `program` which program it runs, its version, and what it does with it.
 What this machine lacks makes a program "not tried", which is never the same as passed. What was
-tried is kept in `results.tsv`, from which docs/compatibility.md has its table.
+tried is kept in `results.tsv`, from which docs/compatibility.md has its table; a test that is there
+no more has no row.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,11 +32,14 @@ class Verdict(NamedTuple):
 
 
 _VERDICTS = pytest.StashKey[dict[str, Verdict]]()
+#: All tests of the files that were read, also those that were not chosen: by folder.
+_THERE = pytest.StashKey[dict[Path, set[str]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
     config.stash[_VERDICTS] = {}
+    config.stash[_THERE] = defaultdict(set)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = [item.nodeid for item in items if _is_here(item) and not _told(item)]
     if silent:
         raise pytest.UsageError(f"without the mark 'program': {', '.join(silent)}")
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A module tells all of its tests, though only one of them may be wanted."""
+    for item in report.result or ():
+        if isinstance(item, pytest.Item) and _is_here(item):
+            folder, name = _place(item)
+            item.config.stash[_THERE][folder].add(name)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -87,17 +99,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     tried: dict[Path, dict[str, Verdict]] = defaultdict(dict)
     for item in session.items:
         if item.nodeid in verdicts:
-            folder = next(each for each in item.path.parents if each.name == "ecosystem")
-            file = item.path.relative_to(folder).as_posix()
-            name = f"{file}::{item.nodeid.partition('::')[2]}"
+            folder, name = _place(item)
             tried[folder][name] = verdicts[item.nodeid]
     for folder, found in tried.items():
-        _keep(folder / "results.tsv", found)
+        _keep(folder / "results.tsv", found, session.config.stash[_THERE][folder])
 
 
-def _keep(path: Path, verdicts: Mapping[str, Verdict]) -> None:
+def _keep(path: Path, verdicts: Mapping[str, Verdict], there: Collection[str]) -> None:
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     rows = dict(each.split("\t", 1) for each in lines)
+    read = {_file(name) for name in there}
+    for name in rows.keys() - there:
+        if _file(name) in read or not (path.parent / _file(name)).exists():
+            del rows[name]
     for name, (came, program, version, job, found, _) in verdicts.items():
         if came in ("passed", "FAILED"):
             rows[name] = "\t".join((program, version, job, came.lower(), found))
@@ -108,6 +122,17 @@ def _keep(path: Path, verdicts: Mapping[str, Verdict]) -> None:
 
 def _is_here(item: pytest.Item) -> bool:
     return "/ecosystem/" in str(item.path)
+
+
+def _place(item: pytest.Item) -> tuple[Path, str]:
+    """The folder of the programs, and the test's name in its results."""
+    folder = next(each for each in item.path.parents if each.name == "ecosystem")
+    file = item.path.relative_to(folder).as_posix()
+    return folder, f"{file}::{item.nodeid.partition('::')[2]}"
+
+
+def _file(name: str) -> str:
+    return name.partition("::")[0]
 
 
 def _told(item: pytest.Item) -> tuple[Any, ...]:
