@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -26,6 +26,7 @@ from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.start.startup import bind_metrics, cannot_listen
 from drumlin.metadata.shared.channel import Channel, Unanswered
+from drumlin.together import Together
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Operator:
         self._workers = workers
         self._servers: list[HttpServer] = []
         self._directory = Path(config.log_dirs[0])
+        #: Whoever asks while a page is made gets the next one, together with all others.
+        self._pages = Together[None, Request, bytes](self._make_page)
         self._backup = MachineBackup(list(config.log_dirs), self._ask_all)
 
     async def start(self) -> None:
@@ -90,11 +93,15 @@ class Operator:
         for server in self._servers:
             await server.stop()
         self._servers.clear()
+        await self._pages.close()
         remove_admin_socket(self._directory)
 
     # -- answers -----------------------------------------------------------------------
 
-    async def _metrics(self, _: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
+        return Response(await self._pages.ask(None, request), CONTENT_TYPE)
+
+    async def _make_page(self, _: None, requests: Sequence[Request]) -> list[bytes]:
         """The measures of all brokers that are ready, and of this process, their controller."""
         ready = {
             node_id: worker.channel
@@ -116,7 +123,7 @@ class Operator:
             measures = {node_id: json.loads(text) for node_id, text in texts.items()}
             return write_metrics([*merged_measures(measures), *controller])
 
-        return Response(await asyncio.to_thread(page), CONTENT_TYPE)
+        return [await asyncio.to_thread(page)] * len(requests)
 
     async def _are_well(self, request: Request) -> Response:
         """The answers of all brokers, with the status of the worst."""
