@@ -216,6 +216,14 @@ def test_brokers_at_one_address_tell_who_they_are_and_their_sum() -> None:
     assert (brokers_in(text), sent_in(text)) == ({"1", "2"}, {"t": 10})
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\r"])
+def test_a_name_that_looks_like_a_line_is_none(end: str) -> None:
+    """Groups and clients are called as they like."""
+    name = f'drumlin_topic_sent_bytes_total{{topic=\\"t\\"}} 7.0{end}'
+    text = f'drumlin_group_lag_records{{group="{end}{name}",topic="t"}} 1.0\n'
+    assert sent_in(text) == {}
+
+
 @pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 30.0)])
 def test_looks_take_a_tenth_of_the_time_at_most(took_s: float, pause: float) -> None:
     assert pause_s(2.0, took_s) == pytest.approx(pause)

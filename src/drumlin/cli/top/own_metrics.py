@@ -66,7 +66,7 @@ def brokers_in(text: str) -> frozenset[str]:
 
 
 def _samples(text: str, names: frozenset[str]) -> Iterator[Sample]:
-    wanted = (line for line in text.splitlines() if line.startswith(tuple(names)))
+    wanted = (line for line in text.split("\n") if line.startswith(tuple(names)))
     for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
         yield from family.samples
 
