@@ -197,7 +197,10 @@ def test_a_real_properties_file_is_taken() -> None:
     [("127.0.0.1:9404", "127.0.0.1", 9404), ("[::1]:1", "::1", 1), (":9404", "", 9404)],
 )
 def test_the_address_of_metrics(text: str, host: str, port: int) -> None:
-    assert BrokerConfig.load({}).drumlin_metrics_listener is None
+    config = BrokerConfig.load({})
+    assert config.drumlin_metrics_listener is None
+    for chosen in (config.drumlin_metrics_groups, config.drumlin_metrics_clients):
+        assert chosen.fullmatch("any\nname\r\u2028")
     listener = BrokerConfig.load({"drumlin.metrics.listener": text}).drumlin_metrics_listener
     assert listener is not None
     assert (listener.host, listener.port) == (host, port)

@@ -60,7 +60,9 @@ def test_the_queries_are_queries(tmp_path: Path) -> None:
 
 def test_the_documented_configuration_is_one(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "metrics.md").read_text("utf-8")
-    (shown_there,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (shown_there,) = re.findall(
+        r"^```yaml\n(scrape_configs:.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
     file = tmp_path / "prometheus.yml"
     file.write_text(shown_there.replace("/etc/prometheus/drumlin-alerts.yml", str(ALERTS)))
     assert "SUCCESS" in _promtool("check", "config", str(file))

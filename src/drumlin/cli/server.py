@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -119,7 +119,7 @@ def server(
     `drumlin acls` add other users and rights.
     """
     count = brokers or len(os.sched_getaffinity(0))
-    told, form = "", Form(log_format or Form.TEXT)
+    told, form = "", _form_before(log_format, [*(assignments or ()), *(arguments or ())])
     try:
         protocol = "SASL_SSL" if secure else "PLAINTEXT"
         properties = _properties(arguments or [], data, listen, protocol, assignments or [])
@@ -140,6 +140,14 @@ def server(
     from drumlin.broker.start.process import run
 
     return run(properties, log_level.upper(), told)
+
+
+def _form_before(log_format: LogFormat | None, assignments: Iterable[str]) -> Form:
+    """The form of what is said before, or instead of, reading the configuration."""
+    if log_format is not None:
+        return Form(log_format)
+    stated = [each for each in assignments if each.startswith(f"{FORM_KEY}=")]
+    return Form.of(read_environment(os.environ)[0] | read_assignments(stated))
 
 
 def _secured(properties: dict[str, str], brokers: int) -> tuple[dict[str, str], str]:

@@ -171,7 +171,7 @@ def metrics_choice(key: str, text: str) -> re.Pattern[str]:
         ConfigError: the value is not a regular expression.
     """
     try:
-        return re.compile(text)
+        return re.compile(text, re.DOTALL)  # names of groups and clients may have any characters
     except re.error as error:
         raise ConfigError(key, text, f"must be a regular expression: {error}") from None
 

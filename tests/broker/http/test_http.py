@@ -113,9 +113,14 @@ async def _wait_for_ever(request: Request) -> Response:
     raise AssertionError
 
 
+async def _large(request: Request) -> Response:
+    return Response(bytes(16 << 20))
+
+
 ROUTES = {
     "/echo": {"GET": _echo, "POST": _echo},
     "/fail": {"GET": _fail},
+    "/large": {"GET": _large},
     "/wait": {"GET": _wait_for_ever},
 }
 
@@ -164,6 +169,32 @@ def test_requests_are_answered() -> None:
             assert _status(await _send(port, b"DELETE /echo HTTP/1.1\r\n\r\n")) == 405
             assert _status(await _send(port, b"junk\r\n\r\n")) == 400
             assert _status(await _send(port, b"GET /fail HTTP/1.1\r\n\r\n")) == 500
+
+    asyncio.run(run())
+
+
+def test_a_head_is_that_of_get_without_its_body() -> None:
+    """As load balancers ask, whether a broker is ready."""
+
+    async def run() -> None:
+        async with serving() as port:
+            head, body = (await _send(port, b"GET /echo HTTP/1.1\r\n\r\n")).split(b"\r\n\r\n")
+            told = await _send(port, b"HEAD /echo HTTP/1.1\r\n\r\n")
+            assert told == head + b"\r\n\r\n"
+            assert f"Content-Length: {len(body)}".encode() in told
+            for path, status in (("none", 404), ("fail", 500)):
+                told = await _send(port, f"HEAD /{path} HTTP/1.1\r\n\r\n".encode())
+                assert _status(told) == status and told.endswith(b"\r\n\r\n")
+
+    asyncio.run(run())
+
+
+def test_a_method_that_is_not_taken_is_told_which_are() -> None:
+    async def run() -> None:
+        async with serving() as port:
+            told = await _send(port, b"OPTIONS /echo HTTP/1.1\r\n\r\n")
+            assert _status(told) == 405
+            assert b"\r\nAllow: GET, POST, HEAD\r\n" in told
 
     asyncio.run(run())
 
@@ -225,6 +256,24 @@ def test_who_does_not_send_its_request_gives_way(monkeypatch: pytest.MonkeyPatch
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
             for _, writer in dawdlers:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_who_does_not_read_its_answer_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 3)
+
+    async def run() -> None:
+        async with serving() as port:
+            readers = []
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+                writer.write(b"GET /large HTTP/1.1\r\n\r\n")
+                assert await reader.readexactly(4) == b"HTTP"
+                readers.append(writer)
+            assert _status(await _send(port, b"GET /echo HTTP/1.1\r\n\r\n")) == 200
+            for writer in readers:
                 writer.close()
 
     asyncio.run(run())

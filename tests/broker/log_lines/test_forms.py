@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.log_lines.forms import AUDIT_FIELDS, Form, formatter
+from drumlin.broker.log_lines.forms import AUDIT_FIELDS, FORM_KEY, Form, formatter
 from drumlin.cli.practice.member import _text_of
+from drumlin.cli.server import LogFormat, server
 from rig.brokers.drumlin_server import DrumlinServer, server_command
 from rig.brokers.machine_server import MachineServer
 from rig.data.raw import Closed
@@ -86,6 +89,40 @@ def test_what_is_very_long_is_cut() -> None:
     assert told["message"].endswith("x… (68000 characters more)")
 
 
+def test_halves_of_surrogate_pairs_are_no_json() -> None:
+    """Python reads them, but the readers of Rust and Go refuse the line."""
+    name = os.fsdecode(b"a\xff\xf0\x9f\xa5\x81")
+    fields = {"event": "denied", "client_id": name}
+    for made in (record("%s", name), record("%s", "", **{AUDIT_FIELDS: fields})):
+        text = formatter(Form.JSON, "").format(made)
+        assert not re.search(r"(?<!\\)\\ud[c-f]..(?<!\\ud83e\\udd41)", text)
+        assert "a\\udcff\U0001f941" in str(json.loads(text)).replace("\\\\", "\\")
+
+
+def test_a_line_whose_arguments_do_not_fit_is_told_all_the_same() -> None:
+    told = line(record("%d of %s", "many"))
+    assert told["message"].startswith("%d of %s (its arguments cannot be shown: TypeError: ")
+
+
+def test_what_python_ignores_is_a_line() -> None:
+    program = """
+import sys
+from drumlin.broker.log_lines.forms import Form
+from drumlin.broker.start.process_setup import prepare_process
+prepare_process("INFO", Form.JSON)
+class Odd:
+    def __del__(self):
+        raise ValueError("no\\nnumber")
+Odd()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    (told,) = [json.loads(each) for each in done.stderr.splitlines()]
+    assert "Odd.__del__" in told["message"]
+    assert told["exception"].endswith("ValueError: no\nnumber")
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_reason_of_a_failed_start_is_found_in_either_form(form: str) -> None:
     made = record("the log dir is locked")
@@ -128,6 +165,19 @@ def test_several_brokers_are_told_apart(tmp_path: Path) -> None:
     server.start_brokers(2)
     server.terminate()
     assert {each["process"] for each in read(server)} >= {"broker 1", "broker 2"}
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "assignment"])
+def test_a_configuration_that_is_not_there_is_told_in_the_form_asked_for(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if way == "variable":
+        monkeypatch.setenv("DRUMLIN_LOGGING_FORMAT", "json")
+    assignments = [f"{FORM_KEY}=json"] if way == "assignment" else None
+    log_format = LogFormat.JSON if way == "option" else None
+    assert server(["/none.properties"], assignments=assignments, log_format=log_format) == 1
+    told = json.loads(capsys.readouterr().err)
+    assert told["level"] == "FATAL" and "/none.properties" in told["message"]
 
 
 @pytest.mark.deep

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drumlin.broker.metrics.groups import Groups
+from drumlin.broker.traffic.topic_counts import TrafficByTopic
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.time.ways_given import WaysGiven
 
@@ -39,6 +40,7 @@ def broker(coordinator: Coordinator, chosen: str, most: int) -> Any:
         config=config,
         groups=coordinator,
         transactions=SimpleNamespace(transactions=list),
+        traffic=TrafficByTopic(re.compile(".*"), 10),
         metadata=SimpleNamespace(image=SimpleNamespace(brokers={1: None})),
         clock=SimpleNamespace(wall_ms=lambda: 0),
     )

@@ -48,6 +48,35 @@ def test_a_log_and_the_lag_of_a_group(watched: Watched) -> None:
     member.close()
 
 
+def test_topics_that_are_not_chosen_are_one_in_groups_and_none_in_compaction(
+    watched: Watched,
+) -> None:
+    watched.create("Ferries", "Trams", "buses", config={"cleanup.policy": "compact"})
+    settings = {"bootstrap.servers": watched.server.address, "group.id": "reads-all"}
+    member = Consumer(settings)
+    for topic, records in (("Ferries", 3), ("Trams", 5), ("buses", 2)):
+        watched.produce(topic, records)
+        member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    seen = watched.now()
+    for topic, lag, committed in (("", 6, 2), ("buses", 1, 1)):
+        at = f'{{group="reads-all",topic="{topic}"}}'
+        assert seen[f"drumlin_group_lag_records{at}"] == lag
+        assert seen[f"drumlin_group_committed_offset{at}"] == committed
+        assert seen[f"drumlin_group_lag_seconds{at}"] >= 0
+    assert not [series for series in seen if "Ferries" in series or "Trams" in series]
+    assert 'drumlin_compaction_dirty_ratio{partition="0",topic="buses"}' in seen
+    for topic in ("Trams", "buses"):
+        next(iter(watched.admin.delete_topics([topic]).values())).result(30)
+
+    def left() -> dict[str, float]:
+        lags = 'drumlin_group_lag_records{group="reads-all"'
+        return {series: lag for series, lag in watched.now().items() if series.startswith(lags)}
+
+    rest = {'drumlin_group_lag_records{group="reads-all",topic=""}': 2.0}
+    wait_until(lambda: left() == rest, "the end of the metrics of deleted topics")
+    member.close()
+
+
 def test_an_open_transaction(watched: Watched) -> None:
     watched.create("accounts")
     producer = Producer(

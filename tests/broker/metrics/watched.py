@@ -23,8 +23,10 @@ class Watched:
     def now(self) -> dict[str, float]:
         return scrape(self.port)
 
-    def create(self, *topics: str, partitions: int = 1) -> None:
-        new = [NewTopic(each, partitions, 1) for each in topics]
+    def create(
+        self, *topics: str, partitions: int = 1, config: dict[str, str] | None = None
+    ) -> None:
+        new = [NewTopic(each, partitions, 1, config=config or {}) for each in topics]
         for done in self.admin.create_topics(new).values():
             done.result(30)
 

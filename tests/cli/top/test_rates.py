@@ -9,7 +9,7 @@ import pytest
 
 from drumlin.cli.reach.log_dirs import LogDir
 from drumlin.cli.top.look import Look, OwnLook
-from drumlin.cli.top.own_metrics import figures_in, sent_in
+from drumlin.cli.top.own_metrics import brokers_in, figures_in, sent_in
 from drumlin.cli.top.pace import pause_s
 from drumlin.cli.top.rates import WINDOW_S, Looks, Picture, picture
 from drumlin.client.admin.group_admin import GroupListing
@@ -156,13 +156,20 @@ def test_metrics_of_our_own_brokers() -> None:
     assert only(again.own)["busy_ratio"] is None  # it was started anew
 
 
-def own(where: str, at_s: float, sent: dict[str, float], error: str | None = None) -> OwnLook:
+def own(
+    where: str,
+    at_s: float,
+    sent: dict[str, float],
+    error: str | None = None,
+    brokers: frozenset[str] = frozenset(),
+) -> OwnLook:
     text = "".join(
         f'drumlin_topic_sent_bytes_total{{topic="{topic}"}} {value}\n'
         for topic, value in sent.items()
     )
     head = "# TYPE drumlin_topic_sent_bytes_total counter\n"
-    return OwnLook(where, at_s, figures_in(head + text), error=error, sent=sent_in(head + text))
+    figures, read = figures_in(head + text), sent_in(head + text)
+    return OwnLook(where, at_s, figures, error=error, sent=read, brokers=brokers)
 
 
 def test_bytes_out_are_those_of_all_brokers_or_none() -> None:
@@ -182,6 +189,39 @@ def test_bytes_out_are_those_of_all_brokers_or_none() -> None:
         assert only(found.topics)["bytes_out_per_s"] is None
         assert found.totals["bytes_out_per_s"] is None
     assert picture(None, look(2, (0, 0), own=now)).totals["bytes_out_per_s"] is None
+
+
+def test_a_broker_that_is_named_twice_counts_once() -> None:
+    one, other = frozenset({"1"}), frozenset({"2"})
+    before = [own("localhost", 0, {"t": 0}, brokers=one), own("::1", 0, {"t": 0}, brokers=one)]
+    now = [own("localhost", 2, {"t": 8}, brokers=one), own("::1", 2, {"t": 8}, brokers=one)]
+    twice = picture(look(0, (0, 0), own=before), look(2, (0, 0), own=now))
+    assert [each["http"] for each in twice.own] == ["localhost"]
+    assert twice.totals["bytes_out_per_s"] is None, "nobody has told of the other broker"
+    before += [own("b", 0, {"t": 0}, brokers=other)]
+    now += [own("b", 2, {"t": 4}, brokers=other)]
+    both = picture(look(0, (0, 0), own=before), look(2, (0, 0), own=now))
+    assert both.totals["bytes_out_per_s"] == 6
+    together = [own("m", at, {"t": 5.0 * at}, brokers=one | other) for at in (0, 2)]
+    found = picture(look(0, (0, 0), own=together[:1]), look(2, (0, 0), own=together[1:]))
+    assert found.totals["bytes_out_per_s"] == 5
+
+
+def test_brokers_at_one_address_tell_who_they_are_and_their_sum() -> None:
+    text = "".join(
+        f'drumlin_build_info{{broker="{each}",version="1",broker_id="{each}"}} 1.0\n'
+        f'drumlin_topic_sent_bytes_total{{broker="{each}",topic="t"}} 5.0\n'
+        for each in (1, 2)
+    )
+    assert (brokers_in(text), sent_in(text)) == ({"1", "2"}, {"t": 10})
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\r"])
+def test_a_name_that_looks_like_a_line_is_none(end: str) -> None:
+    """Groups and clients are called as they like."""
+    name = f'drumlin_topic_sent_bytes_total{{topic=\\"t\\"}} 7.0{end}'
+    text = f'drumlin_group_lag_records{{group="{end}{name}",topic="t"}} 1.0\n'
+    assert sent_in(text) == {}
 
 
 @pytest.mark.parametrize(("took_s", "pause"), [(0.1, 1.9), (1.0, 9.0), (5.0, 30.0)])

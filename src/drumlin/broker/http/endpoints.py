@@ -11,10 +11,9 @@ Values that come from files are gathered in a thread.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -37,6 +36,7 @@ from drumlin.broker.metrics.groups import Coordinating, Groups
 from drumlin.broker.metrics.logs import begin_to_measure_logs
 from drumlin.broker.metrics.process import begin_to_measure_process
 from drumlin.broker.metrics.replication import measure_replication
+from drumlin.broker.metrics.rooms import Rooms
 from drumlin.broker.metrics.traffic import Listening, Serving, begin_to_measure_traffic
 from drumlin.broker.telemetry.client_telemetry import Receiving
 from drumlin.compaction.failures import CleaningStopped
@@ -44,6 +44,7 @@ from drumlin.compaction.pool.report import describe_result
 from drumlin.config.values import Refused, ValueType, parse
 from drumlin.peer.security.secret import Secret
 from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.together import Together
 from drumlin.wire.error_codes import KafkaError
 
 _log = logging.getLogger(__name__)
@@ -84,14 +85,18 @@ class Endpoints:
         self.metrics.add(lambda: measure_clock(broker.clock))
         self.metrics.add_begun(lambda: begin_to_measure_traffic(broker))
         self.metrics.add_begun(lambda: begin_to_measure_certificates(broker.server.certificates()))
-        self.metrics.add_begun(lambda: begin_to_measure_logs(broker))
+        rooms = Rooms()
+        self.metrics.add_begun(lambda: begin_to_measure_logs(broker, rooms))
         groups = Groups(broker)
         self.metrics.add_prepared(groups.prepare, groups.begin)
-        self.metrics.add_begun(lambda: begin_to_measure_process(broker.server.request_memory_bytes))
+        self.metrics.add_begun(
+            lambda: begin_to_measure_process(broker.node_id, broker.server.request_memory_bytes)
+        )
         self.metrics.add_begun(lambda: begin_to_measure_clients(broker))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
-        self._turn = asyncio.Lock()
+        #: Whoever asks while a page is made gets the next one, together with all others.
+        self._pages = Together[None, Request, bytes](self._make_page)
         self.backup = Backup(broker)
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
@@ -149,19 +154,29 @@ class Endpoints:
         for server in self._servers:
             await server.stop()
         self._servers.clear()
+        await self._pages.close()
         if self._admin_directory is not None:
             remove_admin_socket(self._admin_directory)
 
     # -- looking -----------------------------------------------------------------------
 
-    async def _metrics(self, _: Request) -> Response:
-        return Response(await self.look_at_measures(_page), CONTENT_TYPE)
+    async def _metrics(self, request: Request) -> Response:
+        return Response(await self._pages.ask(None, request), CONTENT_TYPE)
+
+    async def _make_page(self, _: None, requests: Sequence[Request]) -> list[bytes]:
+        return [await self.look_at_measures(_page)] * len(requests)
 
     def _measure_compaction(self) -> Iterable[Measure]:
         broker = self._broker
         log_dirs = [directory.path for directory in broker.logs.directories]
-        rows = broker.cleaning.report()
-        return measure_compaction(broker.cleaning.totals(), log_dirs, rows, broker.clock.wall_ms())
+        rows, totals = broker.cleaning.report(), broker.cleaning.totals()
+        return measure_compaction(
+            totals,
+            log_dirs,
+            rows,
+            broker.clock.wall_ms(),
+            lambda topic: broker.traffic.shown_name(topic) == topic,
+        )
 
     async def _health(self, _: Request) -> Response:
         """Whether a restart could help; that the loop answers at all says most of it."""
@@ -201,12 +216,11 @@ class Endpoints:
         return Response.of_json({"results": [told]})
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """Call a function that gathers values in a thread, for one request at a time."""
-        async with self._turn:
-            try:
-                return await self._broker.threads.administering(function)
-            except CleaningStopped as error:
-                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+        """Call a function that gathers values in a thread, one at a time."""
+        try:
+            return await self._broker.threads.looking(function)
+        except CleaningStopped as error:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
 
     # -- acting ------------------------------------------------------------------------
 

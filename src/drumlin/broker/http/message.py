@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote_to_bytes
@@ -26,10 +26,12 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 class HttpError(Exception):
     """An error in a request, with the status of its answer."""
 
-    def __init__(self, status: HTTPStatus, message: str) -> None:
+    def __init__(self, status: HTTPStatus, message: str, allow: Iterable[str] = ()) -> None:
+        """`allow`: the methods that the path takes, if it does not take that of the request."""
         super().__init__(message)
         self.status = status
         self.message = message
+        self.allow = tuple(allow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Response:
     body: bytes
     content_type: str = "application/json"
     status: HTTPStatus = HTTPStatus.OK
+    allow: Sequence[str] = ()
 
     @classmethod
     def of_json(cls, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -71,7 +74,7 @@ class Response:
 
     @classmethod
     def of_error(cls, error: HttpError) -> Response:
-        return cls.of_json({"error": error.message}, error.status)
+        return replace(cls.of_json({"error": error.message}, error.status), allow=error.allow)
 
 
 def parse_head(head: bytes) -> Request:
@@ -113,17 +116,19 @@ def body_length(request: Request) -> int:
     return int(text)
 
 
-def encode_response(response: Response) -> bytes:
-    """The bytes of the answer, after which the connection is closed."""
+def encode_head(response: Response) -> bytes:
+    """The bytes before the answer's body, after which the connection is closed."""
     status = response.status
+    allow = f"Allow: {', '.join(response.allow)}\r\n" if response.allow else ""
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: {response.content_type}\r\n"
         f"Content-Length: {len(response.body)}\r\n"
+        f"{allow}"
         "Cache-Control: no-store\r\n"
         "Connection: close\r\n\r\n"
     )
-    return head.encode("ascii") + response.body
+    return head.encode("ascii")
 
 
 def _bad(message: str) -> HttpError:

@@ -1,8 +1,9 @@
 """HTTP connections on the event loop: one request each, bounded in size, number and time.
 
-The paths are those of the `Routes`. Clients have limited time to send a request and to read the
-response; a handler has no limit. When there are too many connections, the one that has taken
-longest to send its request is closed.
+The paths are those of the `Routes`; where GET is allowed, so is HEAD. Clients have limited time to
+send a request and to read the response; a handler has no limit. When there are too many
+connections, the one that has taken longest to send its request is closed, or else the one that has
+taken longest to read the response.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Final
 
 from drumlin.broker.http.message import (
@@ -22,7 +24,7 @@ from drumlin.broker.http.message import (
     Request,
     Response,
     body_length,
-    encode_response,
+    encode_head,
     parse_head,
 )
 
@@ -32,6 +34,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 #: Path -> method -> handler.
 Routes = Mapping[str, Mapping[str, Handler]]
 
+_GET, _HEAD = "GET", "HEAD"
 CONNECTIONS_MAX: Final = 64
 _REQUEST_S: Final = 10.0
 _ANSWER_S: Final = 30.0
@@ -51,7 +54,9 @@ class HttpServer:
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._connections: dict[asyncio.Task[None], asyncio.WriteTransport] = {}
-        self._arriving: dict[asyncio.Task[None], None] = {}  # still sending, oldest first
+        # Still sending a request, and still reading the response: oldest first.
+        self._arriving: dict[asyncio.Task[None], None] = {}
+        self._leaving: dict[asyncio.Task[None], None] = {}
 
     async def start(self, sock: socket.socket) -> None:
         """Serve on a bound socket, and take ownership of it.
@@ -96,7 +101,7 @@ class HttpServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Not a coroutine: asyncio would log its cancellation.
         if len(self._connections) >= CONNECTIONS_MAX:
-            dawdler = next(iter(self._arriving), None)
+            dawdler = next(chain(self._arriving, self._leaving), None)
             if dawdler is None:
                 writer.transport.abort()
                 return
@@ -113,18 +118,25 @@ class HttpServer:
         if transport is not None:
             transport.abort()
         self._arriving.pop(task, None)
+        self._leaving.pop(task, None)
 
     def _has_arrived(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._arriving.pop(task, None)
+        self._arriving.pop(_this_task(), None)
+
+    def _is_answered(self) -> None:
+        self._has_arrived()
+        self._leaving[_this_task()] = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            response = await self._answer(reader)
-            if response is not None:
+            answered = await self._answer(reader)
+            if answered is not None:
+                response, is_head_only = answered
+                self._is_answered()
                 async with asyncio.timeout(_ANSWER_S):
-                    writer.write(encode_response(response))
+                    writer.write(encode_head(response))
+                    if not is_head_only:
+                        writer.write(response.body)
                     await writer.drain()
                     if response.status >= HTTPStatus.BAD_REQUEST and writer.can_write_eof():
                         writer.write_eof()
@@ -134,21 +146,20 @@ class HttpServer:
         except (OSError, TimeoutError):
             pass  # the peer is gone or does not read
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
-        """The answer to the request; None if nothing arrives."""
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Response, bool] | None:
+        """The answer to the request, and whether only its head is sent; None if nothing arrives."""
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await _read_request(reader)
             self._has_arrived()
         except TimeoutError:
-            return Response.of_error(
-                HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to arrive")
-            )
+            late = HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request took too long to arrive")
+            return Response.of_error(late), False
         except asyncio.IncompleteReadError:
             return None
         except HttpError as error:
-            return Response.of_error(error)
-        return await answer(self._routes, request)
+            return Response.of_error(error), False
+        return await answer(self._routes, request), request.method == _HEAD
 
 
 async def answer(routes: Routes, request: Request) -> Response:
@@ -169,11 +180,18 @@ def _handler_of(routes: Routes, request: Request) -> Handler:
     if methods is None:
         known = ", ".join(sorted(routes))
         raise HttpError(HTTPStatus.NOT_FOUND, f"no such path; known paths: {known}")
-    handler = methods.get(request.method)
+    handler = methods.get(_GET if request.method == _HEAD else request.method)
     if handler is None:
         message = f"{request.path} takes {', '.join(methods)}"
-        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
+        allow = (*methods, _HEAD) if _GET in methods else methods
+        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message, allow)
     return handler
+
+
+def _this_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:

@@ -60,8 +60,18 @@ def say(form: Form, text: str, *, is_fatal: bool = True, process: str = "") -> N
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
+def message_of(record: logging.LogRecord) -> str:
+    """The message of a line, even if its arguments do not fit, or cannot be shown."""
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001  an argument's own `__str__` may raise anything
+        return f"{record.msg} (its arguments cannot be shown: {type(error).__name__}: {error})"
+
+
 def log_what_is_printed() -> None:
-    """Have uncaught exceptions and Python's warnings logged, which are printed otherwise."""
+    """Have uncaught exceptions, ignored ones and Python's warnings logged, which are printed
+    otherwise.
+    """
     log = logging.getLogger("drumlin")
 
     def uncaught(
@@ -73,8 +83,13 @@ def log_what_is_printed() -> None:
         if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
             log.error("a thread ends by an exception", exc_info=args.exc_value)
 
+    def ignored(args: sys.UnraisableHookArgs) -> None:
+        where = "" if args.object is None else f" in {args.object!r}"
+        text = args.err_msg or "an exception is ignored"
+        log.error("%s%s", text, where, exc_info=args.exc_value)
+
     logging.captureWarnings(True)
-    sys.excepthook, threading.excepthook = uncaught, in_a_thread
+    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_a_thread, ignored
 
 
 class _JsonLines(logging.Formatter):
@@ -89,7 +104,7 @@ class _JsonLines(logging.Formatter):
             "time": when.replace("+00:00", "Z"),
             "level": LEVELS.get(record.levelname, record.levelname),
             "logger": record.name,
-            "message": _cut(record.getMessage()) if audit is None else audit["event"],
+            "message": message_of(record) if audit is None else audit["event"],
             "thread": record.threadName,
             "task": _task_name(),
             "process": self._process or None,
@@ -97,11 +112,12 @@ class _JsonLines(logging.Formatter):
             "audit": audit,
             "left_out": getattr(record, LEFT_OUT, None),
         }
-        return json.dumps({key: value for key, value in shown.items() if value is not None})
+        told = {key: _fit(value) for key, value in shown.items() if value is not None}
+        return json.dumps(told, default=str)
 
     def _exception(self, record: logging.LogRecord) -> str | None:
         if record.exc_info and record.exc_info[0] is not None:
-            return _cut(self.formatException(record.exc_info))
+            return self.formatException(record.exc_info)
         return None
 
 
@@ -114,7 +130,14 @@ def _task_name() -> str | None:
     return None if task is None else task.get_name()
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _SHOWN_MAX:
-        return text
-    return f"{text[:_SHOWN_MAX]}… ({len(text) - _SHOWN_MAX} characters more)"
+def _fit(value: object) -> object:
+    """A value whose texts are cut, and without halves of surrogate pairs, of which names of files
+    may have some, and which many readers of JSON refuse.
+    """
+    if isinstance(value, Mapping):
+        return {key: _fit(each) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    over = len(value) - _SHOWN_MAX
+    text = f"{value[:_SHOWN_MAX]}… ({over} characters more)" if over > 0 else value
+    return text.encode(errors="backslashreplace").decode()

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from drumlin.broker.log_lines.forms import LEFT_OUT
+from drumlin.broker.log_lines.forms import LEFT_OUT, message_of
 
 PERIOD_S: Final = 60.0
 #: Lines from one place in a period.
@@ -104,7 +104,7 @@ LINES: Final = CountingHandler(sys.stderr)
 
 def _without_objects(record: logging.LogRecord) -> logging.LogRecord:
     """The line as a text: its arguments and traceback may hold on to much memory."""
-    text = record.getMessage()
+    text = message_of(record)
     told = logging.LogRecord(
         record.name, record.levelno, record.pathname, record.lineno, "", (), None
     )

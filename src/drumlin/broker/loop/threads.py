@@ -25,6 +25,8 @@ _READING: Final = 16
 _COMPUTING: Final = 4
 _SYNCING: Final = 16
 _ADMINISTERING: Final = 4
+#: One look at a time: each may take the interpreter's lock for long.
+_LOOKING: Final = 1
 
 
 class Threads:
@@ -35,6 +37,7 @@ class Threads:
         self._computing = ready_threads(_COMPUTING, "computing")
         self._syncing = ready_threads(_SYNCING, "syncing")
         self._administering = ready_threads(_ADMINISTERING, "administering")
+        self._looking = ready_threads(_LOOKING, "looking")
 
     async def reading(self, function: Callable[..., T], *args: Any) -> T:
         """Reads that a client waits for and that may need the disk: fetches, searches by time."""
@@ -56,6 +59,10 @@ class Threads:
         """Work on folders and files: creation and removal of logs, checkpoints, retention."""
         return await _run(self._administering, function, *args)
 
+    async def looking(self, function: Callable[..., T], *args: Any) -> T:
+        """What is gathered for the operator, who looks at it just when disks do not answer."""
+        return await _run(self._looking, function, *args)
+
     def make_later(self, function: Callable[..., object], *args: Any) -> None:
         """Like `making`, for work that is not awaited and may be dropped when the broker stops."""
         with contextlib.suppress(RuntimeError):  # it was closed
@@ -63,7 +70,8 @@ class Threads:
 
     def close(self) -> None:
         """Wait for the work in progress, and end the threads."""
-        for pool in (self._reading, self._computing, self._syncing, self._administering):
+        pools = self._reading, self._computing, self._syncing, self._administering, self._looking
+        for pool in pools:
             pool.shutdown()
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
@@ -26,6 +27,7 @@ from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.start.startup import bind_metrics, cannot_listen
 from drumlin.metadata.shared.channel import Channel, Unanswered
+from drumlin.together import Together
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     from drumlin.metadata.shared.authority import Authority
 
 _log = logging.getLogger(__name__)
+
+#: What is said for a broker that starts: this server starts it, so to restart all helps nobody.
+_HEALTHY: Final = (HTTPStatus.OK, {"is_healthy": True, "failed_log_dirs": []})
+_NOT_READY: Final = (
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    {"is_ready": False, "because": "it is starting or stopping"},
+)
 
 
 class Operator:
@@ -47,6 +56,16 @@ class Operator:
         self._workers = workers
         self._servers: list[HttpServer] = []
         self._directory = Path(config.log_dirs[0])
+        #: Whoever asks while a page is made gets the next one, together with all others.
+        self._pages = Together[None, Request, bytes](self._make_page)
+        #: What everybody may ask.
+        self.looking: Routes = {
+            "/metrics": {"GET": self._metrics},
+            "/health": {"GET": partial(self._are_well, _HEALTHY)},
+            "/ready": {"GET": partial(self._are_well, _NOT_READY)},
+            "/compaction": {"GET": self._report},
+            "/clock": {"GET": self._act},
+        }
         self._backup = MachineBackup(list(config.log_dirs), self._ask_all)
 
     async def start(self) -> None:
@@ -54,13 +73,6 @@ class Operator:
         Raises:
             StartFailed: an address is in use, or not one of this machine.
         """
-        looking: Routes = {
-            "/metrics": {"GET": self._metrics},
-            "/health": {"GET": self._are_well},
-            "/ready": {"GET": self._are_well},
-            "/compaction": {"GET": self._report},
-            "/clock": {"GET": self._act},
-        }
         acting: Routes = {
             "/clock/trust": {"POST": self._act},
             "/compaction/run": {"POST": self._act},
@@ -69,7 +81,7 @@ class Operator:
             "/backup/end": {"POST": self._backup.end},
         }
         for sock, listener in bind_metrics(self._config).items():
-            server = HttpServer(looking)
+            server = HttpServer(self.looking)
             try:
                 await server.start(sock)
             except OSError as error:
@@ -81,7 +93,7 @@ class Operator:
         except OSError as error:
             _log.warning("`drumlin compaction` cannot reach this server: no socket: %s", error)
             return
-        server = HttpServer({**looking, **acting})
+        server = HttpServer({**self.looking, **acting})
         await server.start(sock)
         self._servers.append(server)
 
@@ -90,11 +102,15 @@ class Operator:
         for server in self._servers:
             await server.stop()
         self._servers.clear()
+        await self._pages.close()
         remove_admin_socket(self._directory)
 
     # -- answers -----------------------------------------------------------------------
 
-    async def _metrics(self, _: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
+        return Response(await self._pages.ask(None, request), CONTENT_TYPE)
+
+    async def _make_page(self, _: None, requests: Sequence[Request]) -> list[bytes]:
         """The measures of all brokers that are ready, and of this process, their controller."""
         ready = {
             node_id: worker.channel
@@ -116,13 +132,28 @@ class Operator:
             measures = {node_id: json.loads(text) for node_id, text in texts.items()}
             return write_metrics([*merged_measures(measures), *controller])
 
-        return Response(await asyncio.to_thread(page), CONTENT_TYPE)
+        return [await asyncio.to_thread(page)] * len(requests)
 
-    async def _are_well(self, request: Request) -> Response:
-        """The answers of all brokers, with the status of the worst."""
-        answers = await self._ask_all(request)
-        status = max(status for status, _ in answers.values())
-        return _response((status, {"brokers": {each: body for each, (_, body) in answers.items()}}))
+    async def _are_well(self, of_starting: Answer, request: Request) -> Response:
+        """The answers of all brokers, with the status of the worst.
+
+        of_starting: the answer for a broker that starts, for the first time or again.
+        """
+        body = _encoded(request)
+
+        async def answer(channel: Channel | None) -> Answer:
+            try:
+                if channel is not None:
+                    return _decoded(await channel.ask(INSPECT, body))
+            except (Unanswered, KafkaError):
+                pass  # it has ended meanwhile, and is started again
+            return of_starting
+
+        workers = list(self._workers.items())
+        answers = await asyncio.gather(*(answer(each.channel) for _, each in workers))
+        status = max((status for status, _ in answers), default=of_starting[0])
+        told = {node_id: said for (node_id, _), (_, said) in zip(workers, answers, strict=True)}
+        return _response((status, {"brokers": told}))
 
     async def _report(self, request: Request) -> Response:
         answers = await self._ask_all(request)
@@ -138,7 +169,7 @@ class Operator:
 
     async def _ask_all(self, request: Request) -> dict[int, Answer]:
         channels = {node_id: _channel(worker) for node_id, worker in self._workers.items()}
-        body = [request.method, request.path, dict(request.query), request.body.decode()]
+        body = _encoded(request)
         try:
             said = await asyncio.gather(
                 *(channel.ask(INSPECT, body) for channel in channels.values())
@@ -146,10 +177,16 @@ class Operator:
         except (Unanswered, KafkaError):
             message = "a broker has ended meanwhile; the log says why"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
-        return {
-            node_id: (status, json.loads(text))
-            for node_id, (status, text) in zip(channels, said, strict=True)
-        }
+        return {node_id: _decoded(each) for node_id, each in zip(channels, said, strict=True)}
+
+
+def _encoded(request: Request) -> list[Any]:
+    return [request.method, request.path, dict(request.query), request.body.decode()]
+
+
+def _decoded(said: Any) -> Answer:
+    status, text = said
+    return status, json.loads(text)
 
 
 def _channel(worker: Worker) -> Channel:

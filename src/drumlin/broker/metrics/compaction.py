@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from drumlin.broker.loop.measures import Kind, Measure, Sample
@@ -59,9 +59,13 @@ _LAST_CLEANING_GAUGES: Final = {
 
 
 def measure_compaction(
-    totals: _Row, log_dirs: Sequence[str], rows: Iterable[_Row], now_ms: int
+    totals: _Row,
+    log_dirs: Sequence[str],
+    rows: Iterable[_Row],
+    now_ms: int,
+    is_shown: Callable[[str], bool],
 ) -> Iterator[Measure]:
-    """Measures of the totals and of each row of a report. Pure."""
+    """Measures of the totals and of each row of a report whose topic is shown. Pure."""
     for name, (key, documentation) in _TOTALS.items():
         samples = (Sample((), float(totals[key])),)
         yield Measure(_PREFIX + name, Kind.COUNTER, documentation, (), samples)
@@ -74,6 +78,7 @@ def measure_compaction(
         ("log_dir",),
         tuple(Sample((each,), uncleanable[each]) for each in log_dirs),
     )
+    known = [row for row in known if is_shown(row["topic"])]
     for name, (key, factor, documentation) in _PARTITION_GAUGES.items():
         values = ((row, row[key] * factor) for row in known)
         yield _of_partitions(name, documentation, values)

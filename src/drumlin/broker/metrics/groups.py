@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -120,13 +120,16 @@ class Groups:
         return found
 
     def _lags(self, committed: _Committed, elsewhere: Mapping[Key, int]) -> Iterator[Measure]:
-        now_s, times = time.monotonic(), self._times
+        now_s, times, traffic = time.monotonic(), self._times, self._broker.traffic
         ends: dict[Key, int | None] = {}
-        records: dict[tuple[str, ...], float] = {}
-        seconds: dict[tuple[str, ...], float] = {}
-        reached: dict[tuple[str, ...], float] = {}
+        records = defaultdict[tuple[str, ...], float](float)
+        seconds = defaultdict[tuple[str, ...], float](float)
+        reached = defaultdict[tuple[str, ...], float](float)
         for group_id, topics in committed.items():
             for topic, offsets in list(topics.items()):
+                name = traffic.shown_name(topic)
+                if name is None:
+                    continue
                 lag = lag_s = sum_of_offsets = 0.0
                 for index, value in list(offsets.items()):
                     key = topic, index
@@ -140,8 +143,9 @@ class Groups:
                     if end_offset is not None and offset < end_offset:
                         lag += end_offset - offset
                         lag_s = max(lag_s, times.lag_s(key, offset, now_s))
-                records[group_id, topic], seconds[group_id, topic] = lag, lag_s
-                reached[group_id, topic] = sum_of_offsets
+                records[group_id, name] += lag
+                seconds[group_id, name] = max(seconds[group_id, name], lag_s)
+                reached[group_id, name] += sum_of_offsets
         times.keep_only(ends)
         yield _gauge(
             "group_committed_offset",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drumlin.broker.loop.measures import Kind, Measure, Sample, Source
+from drumlin.broker.metrics.rooms import Room, Rooms
 from drumlin.broker.parts.parts import BrokerData
 
 _PREFIX: Final = "drumlin_log_"
@@ -14,7 +14,7 @@ _PARTITION: Final = ("topic", "partition")
 _DIRECTORY: Final = ("log_dir",)
 
 
-def begin_to_measure_logs(broker: BrokerData) -> Source:
+def begin_to_measure_logs(broker: BrokerData, rooms: Rooms) -> Source:
     """Begin on the loop; the source that is returned is for a thread."""
     traffic, logs = broker.traffic, list(broker.logs)
     directories = {each.path: each.is_readable for each in broker.logs.directories}
@@ -26,7 +26,8 @@ def begin_to_measure_logs(broker: BrokerData) -> Source:
             _DIRECTORY,
             [((path,), not is_readable) for path, is_readable in directories.items()],
         )
-        yield from _rooms(directories)
+        found = rooms.of(path for path, is_readable in directories.items() if is_readable)
+        yield from _of_rooms(found)
         sizes: list[tuple[tuple[str, ...], float]] = []
         starts: list[tuple[tuple[str, ...], float]] = []
         ends: list[tuple[tuple[str, ...], float]] = []
@@ -35,8 +36,7 @@ def begin_to_measure_logs(broker: BrokerData) -> Source:
             size = sum(segment.size for segment in log.segments.snapshot())
             path = log.log_directory.path
             by_directory[path] = by_directory.get(path, 0) + size
-            counts = traffic.get(log.topic)
-            if counts is not None and counts.has_series:
+            if traffic.shown_name(log.topic) == log.topic:
                 at = log.topic, str(log.partition)
                 sizes.append((at, size))
                 starts.append((at, log.log_start_offset))
@@ -56,20 +56,19 @@ def begin_to_measure_logs(broker: BrokerData) -> Source:
     return measure
 
 
-def _rooms(directories: Mapping[str, bool]) -> Iterator[Measure]:
-    """The room on the file systems of log dirs that have not failed. Blocks."""
-    free: list[tuple[tuple[str, ...], float]] = []
-    total: list[tuple[tuple[str, ...], float]] = []
-    for path, is_readable in directories.items():
-        try:
-            found = os.statvfs(path) if is_readable else None
-        except OSError:  # it has just failed, or was removed
-            continue
-        if found is not None:
-            free.append(((path,), found.f_bavail * found.f_frsize))
-            total.append(((path,), found.f_blocks * found.f_frsize))
-    yield _gauge("dir_free_bytes", "Bytes that a log dir's file system has left.", _DIRECTORY, free)
-    yield _gauge("dir_total_bytes", "Size of a log dir's file system.", _DIRECTORY, total)
+def _of_rooms(found: Mapping[str, Room]) -> Iterator[Measure]:
+    yield _gauge(
+        "dir_free_bytes",
+        "Bytes that a log dir's file system has left.",
+        _DIRECTORY,
+        [((path,), room.free_bytes) for path, room in found.items()],
+    )
+    yield _gauge(
+        "dir_total_bytes",
+        "Size of a log dir's file system.",
+        _DIRECTORY,
+        [((path,), room.total_bytes) for path, room in found.items()],
+    )
 
 
 def _gauge(

@@ -36,7 +36,7 @@ _KINDS_OF_MEMORY: Final = {
 _FAULTS: Final = ("WARNING", "ERROR", "CRITICAL")
 
 
-def begin_to_measure_process(request_memory_bytes: int) -> Source:
+def begin_to_measure_process(broker_id: int, request_memory_bytes: int) -> Source:
     """Begin on the loop; the source that is returned is for a thread."""
 
     def measure() -> Iterator[Measure]:
@@ -63,9 +63,8 @@ def begin_to_measure_process(request_memory_bytes: int) -> Source:
         for name, (key, documentation) in _DISK.items():
             samples = (Sample((), told[key]),) if key in told else ()
             yield Measure(name, Kind.COUNTER, documentation, (), samples)
-        yield Measure(
-            "drumlin_build_info", Kind.GAUGE, "1.", ("version",), (Sample((__version__,), 1.0),)
-        )
+        about = Sample((__version__, str(broker_id)), 1.0)
+        yield Measure("drumlin_build_info", Kind.GAUGE, "1.", ("version", "broker_id"), (about,))
         yield from _of_lines()
         yield _of_memory()
 

@@ -58,13 +58,16 @@ def standing_of(broker: BrokerData) -> Standing:
 
 
 def _lag(partition: Partition) -> int:
-    """The lag, in records, of the follower that is furthest behind."""
+    """The lag, in records, of the follower that is furthest behind.
+
+    Of one that has not fetched yet nothing is known: what is here may be all that it lacks.
+    """
     isr = partition.isr
     if isr is None:
         return 0
-    end_offset = partition.log_end_offset
+    start_offset, end_offset = partition.log_start_offset, partition.log_end_offset
     ends = [each.log_end_offset for each in list(isr.followers.values())]
-    return max((end_offset - max(each, 0) for each in ends), default=0)
+    return max((max(0, end_offset - max(each, start_offset)) for each in ends), default=0)
 
 
 def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator[Measure]:

@@ -14,14 +14,12 @@ from drumlin.broker.parts.parts import BrokerData
 from drumlin.broker.quotas.client_quotas import ClientQuotas
 from drumlin.broker.traffic.listener_counts import ListenerCounts
 from drumlin.broker.traffic.request_counts import STEPS_S, ApiCounts
-from drumlin.broker.traffic.topic_counts import TopicCounts, TrafficByTopic
+from drumlin.broker.traffic.topic_counts import OTHERS, TopicCounts, TrafficByTopic
 from drumlin.wire.error_code import ErrorCode
 
 _PREFIX: Final = "drumlin_"
 _API: Final = ("listener", "api")
 _BOUNDS: Final = (*(f"{step:g}" for step in STEPS_S), INFINITE)
-#: The name of all topics together that have no metrics of their own.
-_OTHERS: Final = ""
 
 #: Counter of a listener -> count, documentation.
 _OF_LISTENERS: Final[dict[str, tuple[Callable[[ListenerCounts], float], str]]] = {
@@ -192,7 +190,7 @@ def _of_topics(traffic: TrafficByTopic) -> Iterator[Measure]:
             shown[topic] = counts
         else:
             rest.add(counts)
-    shown[_OTHERS] = rest
+    shown[OTHERS] = rest
     for measure, (count, documentation) in _OF_TOPICS.items():
         values = {topic: count(counts) for topic, counts in shown.items()}
         yield _counter(measure, documentation, ("topic",), values)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 if TYPE_CHECKING:
     import re
 
     from drumlin.metadata.image import ClusterImage
+
+
+#: The name of all topics together that have no metrics of their own.
+OTHERS: Final = ""
 
 
 class TopicCounts:
@@ -69,6 +73,13 @@ class TrafficByTopic(dict[str, TopicCounts]):
         """Give places to topics that had no traffic yet."""
         for topic in topics:
             _ = self[topic]
+
+    def shown_name(self, topic: str) -> str | None:
+        """The name under which metrics show a topic: none if there is no such topic."""
+        counts = self.get(topic)
+        if counts is None:
+            return None
+        return topic if counts.has_series else OTHERS
 
     def known(self, image: ClusterImage, topic: bytes, *, by_id: bool) -> TopicCounts:
         """The counts of a topic that a request names, if there is such a topic."""

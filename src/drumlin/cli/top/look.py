@@ -16,7 +16,7 @@ from drumlin.cli.reach.group_positions import Positions, listed_groups, position
 from drumlin.cli.reach.log_dirs import LogDir, log_dirs
 from drumlin.cli.reach.partition_offsets import LATEST, all_places, offsets_at
 from drumlin.cli.terminal.output import Failure
-from drumlin.cli.top.own_metrics import Figures, figures_in, sent_in
+from drumlin.cli.top.own_metrics import Figures, brokers_in, figures_in, sent_in
 from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
@@ -34,6 +34,7 @@ class OwnLook:
     cleaner: Sequence[Mapping[str, Any]] = ()
     error: str | None = None
     sent: Mapping[str, float] = field(default_factory=dict)  # bytes to consumers, by topic
+    brokers: frozenset[str] = frozenset()  # ids of the brokers at this address, if they tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ def _look_at_own(broker: BrokerHttp) -> OwnLook:
     at_s = time.monotonic()
     try:
         text = broker.text("/metrics")
-        figures, sent = figures_in(text), sent_in(text)
+        figures, sent, brokers = figures_in(text), sent_in(text), brokers_in(text)
         cleaner = broker.get("/compaction")["partitions"]
     except (Failure, ValueError, KeyError) as error:
         return OwnLook(broker.where, at_s, error=str(error))
-    return OwnLook(broker.where, at_s, figures, cleaner, sent=sent)
+    return OwnLook(broker.where, at_s, figures, cleaner, sent=sent, brokers=brokers)

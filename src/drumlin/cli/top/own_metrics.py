@@ -17,6 +17,7 @@ _READ: Final = "drumlin_compaction_read_bytes_total"
 _CLEANINGS: Final = "drumlin_compaction_cleanings_total"
 _UNCLEANABLE: Final = "drumlin_compaction_uncleanable_partitions"
 _SENT: Final = "drumlin_topic_sent_bytes_total"
+_ABOUT: Final = "drumlin_build_info"
 _TAKEN: Final = frozenset({_BUSY, _SLOW, _LONGEST, _READ, _CLEANINGS, _UNCLEANABLE, _SENT})
 #: Of the counts of slow turns, the one that users notice.
 _STALL_S: Final = "0.05"
@@ -46,12 +47,26 @@ def sent_in(text: str) -> dict[str, float]:
     Raises:
         ValueError: the text is not an exposition of metrics.
     """
-    samples = _samples(text, frozenset({_SENT}))
-    return {each.labels["topic"]: each.value for each in samples if each.labels.get("topic")}
+    found: dict[str, float] = {}
+    for sample in _samples(text, frozenset({_SENT})):
+        topic = sample.labels.get("topic")
+        if topic:  # which several brokers at one address tell
+            found[topic] = found.get(topic, 0.0) + sample.value
+    return found
+
+
+def brokers_in(text: str) -> frozenset[str]:
+    """The ids of the brokers whose metrics these are; older versions do not tell.
+
+    Raises:
+        ValueError: the text is not an exposition of metrics.
+    """
+    samples = _samples(text, frozenset({_ABOUT}))
+    return frozenset(each.labels["broker_id"] for each in samples if "broker_id" in each.labels)
 
 
 def _samples(text: str, names: frozenset[str]) -> Iterator[Sample]:
-    wanted = (line for line in text.splitlines() if line.startswith(tuple(names)))
+    wanted = (line for line in text.split("\n") if line.startswith(tuple(names)))
     for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
         yield from family.samples
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from drumlin.cli.top.look import Look
+from drumlin.cli.top.look import Look, OwnLook
 from drumlin.cli.top.own_metrics import own_row
 from drumlin.cli.topics.compaction import status_row
 from drumlin.client.topic_partition import TopicPartition
@@ -76,14 +76,14 @@ def picture(before: Look | None, now: Look) -> Picture:
     groups = [*_groups(before, now, seconds)]
     brokers = [*_brokers(now, partitions)]
     earlier = {each.where: each for each in before.own} if before else {}
-    own = []
-    for each in now.own:
+    own, own_looks = [], [*_told_once(now.own)]
+    for each in own_looks:
         then = earlier.get(each.where, each)
         own.append(
             own_row(each.where, then.figures, each.figures, each.at_s - then.at_s)
             | {"error": each.error}
         )
-    cleaner = [status_row(dict(row)) for each in now.own for row in each.cleaner]
+    cleaner = [status_row(dict(row)) for each in own_looks for row in each.cleaner]
     totals = {
         "brokers": len(now.brokers),
         "topics": len(topics),
@@ -161,9 +161,10 @@ def _sent(before: Look | None, now: Look) -> dict[str, float] | None:
     Leaders count them, and nothing but their own metrics tells. So they are known of all topics,
     or else of none: any broker may lead a partition of any topic.
     """
-    told = {each.where: each for each in now.own if each.error is None}
+    told = {each.where: each for each in _told_once(now.own) if each.error is None}
     earlier = {} if before is None else {e.where: e for e in before.own if e.error is None}
-    if not told or len(told) < len(now.brokers) or not told.keys() <= earlier.keys():
+    brokers = sum(len(each.brokers) or 1 for each in told.values())
+    if not told or brokers < len(now.brokers) or not told.keys() <= earlier.keys():
         return None
     rates: dict[str, float] = {}
     for where, each in told.items():
@@ -174,6 +175,15 @@ def _sent(before: Look | None, now: Look) -> dict[str, float] | None:
                 return None
             rates[topic] = rates.get(topic, 0.0) + gained / (each.at_s - then.at_s)
     return rates
+
+
+def _told_once(own: Iterable[OwnLook]) -> Iterable[OwnLook]:
+    """Without those of brokers that are named twice, such as by a name and by its address."""
+    known: set[str] = set()
+    for each in own:
+        if not each.brokers & known:
+            known |= each.brokers
+            yield each
 
 
 def _topics(now: Look, partitions: Iterable[Row], sent: Mapping[str, float] | None) -> list[Row]:
