@@ -137,6 +137,10 @@ def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Pat
         (["-o", "read", "-t", "x"], "say who"),
         (["-u", "a", "-o", "read"], "say on what"),
         (["--principal", "alice", "-o", "read", "-t", "x"], "'alice' is not TYPE:NAME"),
+        (["-u", "", "-o", "read", "-t", "x"], "--user: a user must have a name"),
+        (["-u", "User:a", "-o", "read", "-t", "x"], "--user takes the name alone, 'a' and not"),
+        (["-u", "a", "-o", "read", "-t", "x", "--host", "b.example"], "'b.example' is no IP addr"),
+        (["-u", "a", "-o", "read", "-t", "x", "--host", "10.0.0.0/8"], "ranges of addresses"),
     ],
 )
 def test_acls_that_make_no_sense(run: Run, arguments: list[str], why: str) -> None:
