@@ -162,6 +162,9 @@ def test_certificates(here: SecureServer, run: Run, tmp_path: Path) -> None:
     after = shown()
     assert after["ca.pem"] == before["ca.pem"]
     assert {*before["broker.pem"]["hosts"], "b.example"} == set(after["broker.pem"]["hosts"])  # type: ignore[misc, call-overload]
+    for host in ("two words", "", "-a", "a..b", "ü.example", "a" * 64, "b." * 150):
+        done = run("certificates", "renew", "--data", here.data, "--host", host)
+        assert (done.code, "no host's name or address" in done.err) == (2, True), host
     out = tmp_path / "alice.pem"
     issued = "certificates", "issue", "alice", "--data", here.data, "--out", out
     assert run(*issued).code == 0
