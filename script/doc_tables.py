@@ -185,6 +185,7 @@ LAYERS: Final = {
     "distinct": "sets of very many names",
     "together": "what is asked meanwhile goes together",
     "background": "tasks that nobody waits for",
+    "addresses": "IP addresses in the form in which they are compared",
     "clock": "the time, handed in",
     "ready_threads": "threads that are there before they are needed",
     "tuples": "tuples that the garbage collector need not look at",

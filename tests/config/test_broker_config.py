@@ -101,8 +101,9 @@ def test_other_synonyms() -> None:
         ("log.dirs", "", 'log.dirs = "": must be a list of non-empty entries, at least one'),
         ("queued.max.request.bytes", "5", 'queued.max.request.bytes = "5": must be at least socket.request.max.bytes, or -1'),
         ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets some client in'),
-        ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of HOST:NUMBER'),
-        ("max.connections.per.ip.overrides", "h:²", 'max.connections.per.ip.overrides = "h:²": must be a list of HOST:NUMBER'),
+        ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of ADDRESS:NUMBER; names of hosts are not looked up'),
+        ("max.connections.per.ip.overrides", "localhost:5", 'max.connections.per.ip.overrides = "localhost:5": must be a list of ADDRESS:NUMBER; names of hosts are not looked up'),
+        ("max.connections.per.ip.overrides", "10.0.0.1:²", 'max.connections.per.ip.overrides = "10.0.0.1:²": must be a list of ADDRESS:NUMBER; names of hosts are not looked up'),
         ("listeners", "X://:9093", 'listeners = "X://:9093": listener.security.protocol.map has no protocol for X'),
         ("listeners", "localhost", 'listeners = "localhost": must be NAME://HOST:PORT, which localhost is not'),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", 'listeners = "PLAINTEXT://a:1,PLAINTEXT://b:2": each listener must have a different name'),
@@ -127,6 +128,12 @@ def test_refused_with_one_line(key: str, value: str, line: str) -> None:
         BrokerConfig.load({key: value})
     assert str(caught.value) == line
     assert (caught.value.key, caught.value.value) == (key, value)
+
+
+def test_limits_of_addresses_in_any_form() -> None:
+    text = "127.0.0.1:5, [::1]:6,2001:DB8:0:0:0:0:0:A:7"
+    config = BrokerConfig({"max.connections.per.ip.overrides": text})
+    assert config.max_connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 6, "2001:db8::a": 7}
 
 
 def test_two_numbers_for_one_broker() -> None:

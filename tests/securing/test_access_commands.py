@@ -137,6 +137,10 @@ def test_own_files_follow_a_password(here: SecureServer, run: Run, tmp_path: Pat
         (["-o", "read", "-t", "x"], "say who"),
         (["-u", "a", "-o", "read"], "say on what"),
         (["--principal", "alice", "-o", "read", "-t", "x"], "'alice' is not TYPE:NAME"),
+        (["-u", "", "-o", "read", "-t", "x"], "--user: a user must have a name"),
+        (["-u", "User:a", "-o", "read", "-t", "x"], "--user takes the name alone, 'a' and not"),
+        (["-u", "a", "-o", "read", "-t", "x", "--host", "b.example"], "'b.example' is no IP addr"),
+        (["-u", "a", "-o", "read", "-t", "x", "--host", "10.0.0.0/8"], "ranges of addresses"),
     ],
 )
 def test_acls_that_make_no_sense(run: Run, arguments: list[str], why: str) -> None:
@@ -158,6 +162,9 @@ def test_certificates(here: SecureServer, run: Run, tmp_path: Path) -> None:
     after = shown()
     assert after["ca.pem"] == before["ca.pem"]
     assert {*before["broker.pem"]["hosts"], "b.example"} == set(after["broker.pem"]["hosts"])  # type: ignore[misc, call-overload]
+    for host in ("two words", "", "-a", "a..b", "ü.example", "a" * 64, "b." * 150):
+        done = run("certificates", "renew", "--data", here.data, "--host", host)
+        assert (done.code, "no host's name or address" in done.err) == (2, True), host
     out = tmp_path / "alice.pem"
     issued = "certificates", "issue", "alice", "--data", here.data, "--out", out
     assert run(*issued).code == 0

@@ -158,9 +158,16 @@ def test_certificates_of_others_are_left(folder: Path, run: Run) -> None:
     (folder / "broker.pem").unlink()
     refused = run("certificates", "rotate", "trust", "--data", folder)
     assert (refused.code, "has no certificate of a broker" in refused.err) == (1, True)
+    for damaged in (b"none", b"\xff\xfe\x00"):
+        (folder / "broker.pem").write_bytes(damaged)
+        for command in ("show", "renew", "rotate trust"):
+            refused = run("certificates", *command.split(), "--data", folder)
+            why = f"drumlin: {folder / 'broker.pem'}: it has no certificate that can be read"
+            assert (refused.code, refused.err.strip()) == (1, why), command
+    (folder / "broker.pem").unlink()
     (folder / "ca.pem").write_text("none")
     refused = run("certificates", "rotate", "trust", "--data", folder)
-    assert (refused.code, "no certificate that can be read" in refused.err) == (1, True)
+    assert (refused.code, f"{folder / 'ca.pem'}: it has no certificate" in refused.err) == (1, True)
     assert (folder / "authority.pem").read_bytes() == before["authority.pem"]
 
 

@@ -89,6 +89,7 @@ _HEADERS: dict[str, tuple[dict[str, Any], bool]] = {
 _REFUSED_HERE = {
     "nbf: null": ({}, {"nbf": None}),
     "scope: a number": ({}, {"scope": 5}),
+    "sub: half a character": ({}, {"sub": "a\ud800"}),
     "critical: nothing": ({"crit": []}, {}),
     "critical: null": ({"crit": None}, {}),
 }

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from drumlin.addresses import is_address, plain_address
 from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import (
     check_change,
@@ -433,15 +434,17 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_overrides(text: str) -> dict[str, int]:
+    """Limits by address; a name is refused, as looking it up could hold up the broker."""
     overrides = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
         host, _, limit = entry.rpartition(":")
+        address = host.strip().removeprefix("[").removesuffix("]")
         try:
             count = parse(ValueType.INT, limit)
         except Refused:
             count = None
-        if not host or not isinstance(count, int):
-            name, allowed = "max.connections.per.ip.overrides", "must be a list of HOST:NUMBER"
-            raise ConfigError(name, text, allowed)
-        overrides[host.strip()] = count
+        if not is_address(address) or not isinstance(count, int):
+            allowed = "must be a list of ADDRESS:NUMBER; names of hosts are not looked up"
+            raise ConfigError("max.connections.per.ip.overrides", text, allowed)
+        overrides[plain_address(address)] = count
     return overrides

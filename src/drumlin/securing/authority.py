@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -23,6 +25,9 @@ LIFE: Final = timedelta(days=825)
 #: Certificates begin earlier, as clocks of clients may be behind.
 _SKEW: Final = timedelta(days=1)
 NAME_LENGTH_MAX: Final = 64
+_HOST_LENGTH_MAX: Final = 253
+#: A part of a host's name; containers have names with "_" as well.
+_LABEL: Final = re.compile(r"[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?")
 
 
 class UnusableCertificate(ValueError):
@@ -177,6 +182,21 @@ def split_certificates(pem: str) -> list[str]:
         raise UnusableCertificate("it has no certificate that can be read") from None
 
 
+def read_pem(path: Path) -> str:
+    """The text of a file that has certificates.
+
+    Raises:
+        UnusableCertificate: it has none that can be read; the message names the file.
+        OSError: it cannot be read.
+    """
+    text = path.read_text(errors="replace")
+    try:
+        split_certificates(text)
+    except UnusableCertificate as error:
+        raise UnusableCertificate(f"{path}: {error}") from None
+    return text
+
+
 def can_be_in_a_certificate(host: str) -> bool:
     """Whether a host's name or address can be written into a certificate."""
     try:
@@ -213,12 +233,14 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         pass
-    try:
-        if not host or len(host) > 253:
-            raise ValueError
-        return x509.DNSName(host)
-    except ValueError:
-        raise UnusableCertificate(f"{host!r} is no host's name or address") from None
+    if len(host) > _HOST_LENGTH_MAX or not all(map(_LABEL.fullmatch, _labels(host))):
+        raise UnusableCertificate(f"{host!r} is no host's name or address")
+    return x509.DNSName(host)
+
+
+def _labels(host: str) -> list[str]:
+    """The parts of a name; without the first one if that stands for any."""
+    return host.removeprefix("*.").removesuffix(".").split(".")
 
 
 def _canonical(host: str) -> str:

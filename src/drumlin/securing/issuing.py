@@ -72,7 +72,7 @@ def read_authority(folder: Path, name: str = AUTHORITY) -> Authority | None:
     """
     path = folder / name
     try:
-        return Authority.of_pem(path.read_text())
+        return Authority.of_pem(path.read_text(errors="replace"))
     except FileNotFoundError:
         return None
     except UnusableCertificate as error:
@@ -94,12 +94,12 @@ def brokers_in(folder: Path) -> list[Path]:
 
 def _why_renew(path: Path, authority: Authority | None, hosts: Sequence[str]) -> str | None:
     try:
-        pem = path.read_text()
+        pem = path.read_text(errors="replace")
     except FileNotFoundError:
         return "is missing"
-    if authority is not None and not authority.has_issued(pem):
-        return None  # the operator has replaced it
     try:
+        if authority is not None and not authority.has_issued(pem):
+            return None  # the operator has replaced it
         issued = read_certificate(pem)
     except UnusableCertificate as error:
         raise ConfigError(str(path), None, str(error)) from None

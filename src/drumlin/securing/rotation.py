@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.config.machine_folders import FOLDER
-from drumlin.securing.authority import read_certificate, split_certificates, was_issued_by
+from drumlin.securing.authority import read_certificate, read_pem, split_certificates, was_issued_by
 from drumlin.securing.client_files import CA, PROPERTIES, read_connection, with_address
 from drumlin.securing.issuing import (
     AUTHORITY,
@@ -46,7 +46,7 @@ def trust(folder: Path) -> list[str]:
             certificates.
         ConfigError, OSError: a file cannot be used.
     """
-    trusted = split_certificates((folder / CA).read_text())
+    trusted = split_certificates(read_pem(folder / CA))
     _check_brokers(folder, trusted)
     made = read_authority(folder, NEXT)
     if made is None:
@@ -65,7 +65,7 @@ def issue(folder: Path) -> list[str]:
         RotationRefused: the new authority is not trusted yet.
         ConfigError, OSError: a file cannot be used.
     """
-    trusted = split_certificates((folder / CA).read_text())
+    trusted = split_certificates(read_pem(folder / CA))
     made = read_authority(folder, NEXT)
     if made is None:
         why = "'drop' is next" if len(trusted) > 1 else "'trust' makes it"
@@ -78,7 +78,7 @@ def issue(folder: Path) -> list[str]:
             raise RotationRefused(f"{folder / name} {why}")
     brokers = _check_brokers(folder, trusted)
     for each in brokers:
-        issue_broker(each, made, read_certificate(each.read_text()).hosts)
+        issue_broker(each, made, read_certificate(read_pem(each)).hosts)
     write_private(folder / AUTHORITY, made.pem())
     (folder / NEXT).unlink()
     return [*(str(each.relative_to(folder)) for each in brokers), AUTHORITY]
@@ -93,8 +93,8 @@ def drop(folder: Path) -> list[str]:
     """
     if (folder / NEXT).exists():
         raise RotationRefused(f"{folder / NEXT} has issued nothing: 'issue' first")
-    trusted = split_certificates((folder / CA).read_text())
-    shown = [each.read_text() for each in _check_brokers(folder, trusted)]
+    trusted = split_certificates(read_pem(folder / CA))
+    shown = [read_pem(each) for each in _check_brokers(folder, trusted)]
     needed = [ca for ca in trusted if any(was_issued_by(each, [ca]) for each in shown)]
     known = read_connection(folder)
     is_cut_short = known is not None and known.ca != "".join(trusted)
@@ -120,7 +120,7 @@ def _check_brokers(folder: Path, trusted: Sequence[str]) -> list[Path]:
     if not brokers:
         raise RotationRefused(f"{folder} has no certificate of a broker")
     for each in brokers:
-        if not was_issued_by(each.read_text(), trusted):
+        if not was_issued_by(read_pem(each), trusted):
             raise RotationRefused(f"{each} is of no authority in {folder / CA}")
     return brokers
 

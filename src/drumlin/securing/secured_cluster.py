@@ -17,6 +17,7 @@ from drumlin.config.config_error import ConfigError
 from drumlin.config.properties import decode_properties, encode_properties
 from drumlin.config.sources import read_environment
 from drumlin.peer.security.secret import Secret
+from drumlin.securing.authority import read_pem
 from drumlin.securing.client_files import CA, Connection, read_connection, with_address
 from drumlin.securing.issuing import BROKER, certify
 from drumlin.securing.private_files import make_private_folder, write_private
@@ -111,7 +112,7 @@ class SecuredCluster:
         bootstrap = ",".join(each.address for each in brokers)
         known_files = read_connection(folder)
         if known_files is not None:
-            with_address(known_files, bootstrap, (folder / CA).read_text()).write(folder)
+            with_address(known_files, bootstrap, read_pem(folder / CA)).write(folder)
         names = [others, f"User:{ADMIN}", f"User:{_BROKERS}"]
         return cls(folder, bootstrap, password, Secret(digest), ";".join(filter(None, names)))
 
@@ -144,7 +145,7 @@ class SecuredCluster:
         known = read_connection(self._folder)
         if known is None or known.user != ADMIN:
             password = Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-            ca = (self._folder / CA).read_text()
+            ca = read_pem(self._folder / CA)
             known = Connection(self._bootstrap, ADMIN, password, ca)
             known.write(self._folder)
         return known.password

@@ -24,7 +24,7 @@ from drumlin.config.listeners import Listener, parse_listeners, parse_protocol_m
 from drumlin.metadata.embedded.database import put_value
 from drumlin.peer.security.secret import Secret
 from drumlin.securing import client_files
-from drumlin.securing.authority import can_be_in_a_certificate
+from drumlin.securing.authority import can_be_in_a_certificate, read_pem
 from drumlin.securing.client_files import Connection, read_connection, with_address
 from drumlin.securing.issuing import BROKER, certify
 from drumlin.securing.private_files import make_private_folder
@@ -169,7 +169,7 @@ def _administrator(folder: Path, config: BrokerConfig) -> Connection | None:
     None if the files no longer exist, or were edited.
     """
     bootstrap = _bootstrap(config)
-    ca = (folder / client_files.CA).read_text()
+    ca = read_pem(folder / client_files.CA)
     known = read_connection(folder)
     with stopped_metadata(config) as opened:
         if opened.value(_HAS_ADMIN) is None:

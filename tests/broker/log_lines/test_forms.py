@@ -1,4 +1,4 @@
-"""Lines of the log as JSON: one object a line, whatever is logged."""
+"""Lines of the log: one a line, whatever is logged, and as JSON an object."""
 
 from __future__ import annotations
 
@@ -56,6 +56,17 @@ def test_a_line_has_time_level_logger_and_message() -> None:
     assert when.tzinfo == UTC
     assert abs(when.timestamp() - made.created) < 0.002
     assert line(made, "broker 2")["process"] == "broker 2"
+
+
+def test_a_name_in_a_line_of_text_begins_no_other_line() -> None:
+    made = record("the session of User:%s is over", "ä\n2026 ERROR x\r\x1b[2J\0\u202e\u2028\ud800")
+    told = formatter(Form.TEXT, "").format(made)
+    assert told.endswith(r"User:ä\n2026 ERROR x\r\x1b[2J\x00\u202e\u2028\ud800 is over")
+    try:
+        raise ValueError
+    except ValueError:
+        told = formatter(Form.TEXT, "").format(record("no", exc_info=sys.exc_info()))
+    assert told.splitlines()[-1] == "ValueError"
 
 
 def test_an_exception_is_one_text() -> None:

@@ -45,7 +45,7 @@ def formatter(form: Form, process: str) -> logging.Formatter:
     if form is Form.JSON:
         return _JsonLines(process)
     said = f"[{process}] " if process else ""
-    return logging.Formatter(f"%(asctime)s %(levelname)-7s {said}%(name)s: %(message)s")
+    return _TextLines(f"%(asctime)s %(levelname)-7s {said}%(name)s: %(message)s")
 
 
 def say(form: Form, text: str, *, is_fatal: bool = True, process: str = "") -> None:
@@ -92,6 +92,14 @@ def log_what_is_printed() -> None:
     sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_a_thread, ignored
 
 
+class _TextLines(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  Python's
+        """A line, whatever a client's names have in them: they cannot begin another one."""
+        if not record.message.isprintable():
+            record.message = "".join(map(_printable, record.message))
+        return super().formatMessage(record)
+
+
 class _JsonLines(logging.Formatter):
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -128,6 +136,10 @@ def _task_name() -> str | None:
     except RuntimeError:  # no event loop runs in this thread
         return None
     return None if task is None else task.get_name()
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def _fit(value: object) -> object:

@@ -42,7 +42,7 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
         TokenRefused: a claim is missing, or has another type.
     """
     name, ends_at_s = claims.get(rules.name_claim), claims.get("exp")
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not name.strip() or not _is_unicode(name):
         raise TokenRefused(f"the claim {rules.name_claim} has no name")
     for claim in _TIMES:
         # The library also accepts a number as a string, and true as 1.
@@ -53,6 +53,11 @@ def bearer_of(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     if not _are_scopes(claims.get(rules.scope_claim, [])):
         raise TokenRefused(f"the claim {rules.scope_claim} has no scopes")
     return Bearer(name, int((ends_at_s - time.time()) * 1000))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether others can be told the text: JSON also has halves of characters ("\\ud800")."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _are_scopes(scopes: Any) -> bool:

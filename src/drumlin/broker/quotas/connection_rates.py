@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Final
 
+from drumlin.addresses import plain_address
 from drumlin.broker.quotas.limits import Other
 from drumlin.broker.quotas.rate import SampledRate, Window
 from drumlin.broker.quotas.untold import Tell
@@ -51,7 +51,7 @@ class ConnectionRates:
         """Set the limit of an address; None as the address sets the default, None as the rate
         removes the limit.
         """
-        key = None if address is None else _plain(address)
+        key = None if address is None else plain_address(address)
         if rate is None:
             self._of_addresses.pop(key, None)
         else:
@@ -73,7 +73,7 @@ class ConnectionRates:
         limits = self._of_addresses
         if not limits:
             return 0
-        plain = _plain(address)
+        plain = plain_address(address)
         bound = limits.get(plain, limits.get(None))
         if bound is None:
             return 0
@@ -89,13 +89,3 @@ class ConnectionRates:
     def _counted(self, rate: SampledRate, bound: float, now_ms: int) -> int:
         rate.record(self._window, 1, now_ms)
         return min(rate.throttle_ms(self._window, bound, now_ms), self._window.sample_ms)
-
-
-def _plain(text: str) -> str:
-    """An address in its normal form, for comparison."""
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return text
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from drumlin.addresses import is_address
 from drumlin.broker.quotas.entities import CONNECTION_RATE, IP, TYPES, Entity
 from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -119,21 +119,13 @@ def _keys_of(entity: Entity) -> Mapping[str, int | None]:
 
 
 def _check_address(address: str | None) -> None:
-    if address is not None and not _is_address(address):
+    if address is not None and not is_address(address):
         raise _invalid(f"{address!r} is no IP address; names of hosts are not looked up here")
 
 
 def _may_be_address(text: str) -> bool:
     """Whether this may be an IP address; host names are not resolved, as that could take long."""
-    return _is_address(text) or (not text.isspace() and " " not in text)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return is_address(text) or (not text.isspace() and " " not in text)
 
 
 def _text(largest: int | None, value: float) -> str:

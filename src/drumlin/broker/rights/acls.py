@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from drumlin.addresses import plain_address
 from drumlin.metadata.image import ClusterImage, Resource, ResourceType
 
 #: The name that stands for all names of a kind, and for any host.
@@ -88,7 +89,11 @@ class Rule(NamedTuple):
     permission: Permission
 
     def is_for(self, principal: str, host: str) -> bool:
-        return self.principal in (principal, EVERYBODY) and self.host in (host, ANY_NAME)
+        if self.principal not in (principal, EVERYBODY):
+            return False
+        return self.host in (host, ANY_NAME) or (
+            ":" in host and plain_address(self.host) == plain_address(host)  # has several forms
+        )
 
 
 #: Operation -> the operations whose permission includes it.

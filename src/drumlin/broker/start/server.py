@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from drumlin.addresses import plain_address
 from drumlin.broker.login.doors import Door
 from drumlin.broker.net.channel import Channel, NotLetIn
 from drumlin.broker.net.connection import Connection, Dispatcher
@@ -71,7 +72,10 @@ class ConnectionLimits:
     request_memory_bytes: int
 
     def per_ip(self, host: str) -> int:
-        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
+        overrides = self.max_connections_per_ip_overrides
+        if not overrides:
+            return self.max_connections_per_ip
+        return overrides.get(plain_address(host), self.max_connections_per_ip)
 
 
 class Server:

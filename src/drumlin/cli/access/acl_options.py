@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, NamedTuple
 
+from drumlin.addresses import is_address
 from drumlin.broker.rights.acl_filters import AclFilter
 from drumlin.broker.rights.acls import (
     ALL_OPERATIONS,
+    ANY_NAME,
     CLUSTER_NAME,
     Kind,
     Operation,
@@ -23,6 +25,7 @@ from drumlin.cli.terminal.output import Failure
 
 _ANY: Final = 1
 _EXIT_USAGE: Final = 2
+_USER: Final = "User:"
 
 Users = Annotated[
     list[str] | None, Option("--user", "-u", metavar="NAME", help="User:NAME; repeatable.")
@@ -158,13 +161,31 @@ def principals_of(
     Raises:
         Failure: none is given, though one is needed, or one has no type.
     """
+    for each in users or ():
+        if not each:
+            raise Failure("--user: a user must have a name", _EXIT_USAGE)
+        if each.startswith(_USER):
+            message = f"--user takes the name alone, {each.removeprefix(_USER)!r} and not {each!r}"
+            raise Failure(f"{message}; if that is the name: --principal {_USER}{each}", _EXIT_USAGE)
     for each in principals or ():
         if not all(each.partition(":")):
             raise Failure(f"{each!r} is not TYPE:NAME", _EXIT_USAGE)
-    found = [*(f"User:{each}" for each in users or ()), *(principals or ())]
+    found = [*(f"{_USER}{each}" for each in users or ()), *(principals or ())]
     if is_needed and not found:
         raise Failure("say who: --user NAME", _EXIT_USAGE)
     return list(dict.fromkeys(found))
+
+
+def hosts_of(hosts: list[str] | None) -> list[str]:
+    """
+    Raises:
+        Failure: one is no address, and would never be a client's.
+    """
+    for each in hosts or ():
+        if each != ANY_NAME and not is_address(each):
+            message = f"{each!r} is no IP address; names and ranges of addresses cannot be given"
+            raise Failure(f"--host: {message}", _EXIT_USAGE)
+    return list(dict.fromkeys(hosts or ()))
 
 
 def operations_of(words: list[str] | None) -> list[Operation]:

@@ -17,6 +17,7 @@ from drumlin.cli.access.acl_options import (
     Topics,
     TransactionalIds,
     Users,
+    hosts_of,
     operations_of,
     principals_of,
 )
@@ -76,7 +77,7 @@ def add(
     resources = ResourceOptions(topics, groups, transactional_ids, cluster, tokens)
     wanted = resources.acls(
         principals_of(users, principals, is_needed=True),
-        hosts or ["*"],
+        hosts_of(hosts) or ["*"],
         operations_of(operations),
         Pattern.PREFIXED if prefix else Pattern.LITERAL,
         Permission.DENY if deny else Permission.ALLOW,
@@ -198,8 +199,9 @@ def check(
     asked = resources.questions(
         principals_of(users, principals, is_needed=True), operations_of(operations)
     )
+    where = hosts_of([host])[0] if host else ""
     with connect(bootstrap, command_config) as connected:
-        decisions = [decide(connected, each, host or "") for each in asked]
+        decisions = [decide(connected, each, where) for each in asked]
     rows: list[dict[str, Any]] = [each.row() for each in decisions]
     output.show_changes(rows, [str(each) for each in decisions], as_json)
     return 0 if all(each.is_allowed for each in decisions) else _EXIT_DENIED

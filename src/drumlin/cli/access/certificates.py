@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 app: Final = Group(help="Issue, renew and show the certificates of a server that is --secure.")
 
+_EXIT_USAGE: Final = 2
+
 Data = Annotated[
     Path,
     Option(
@@ -55,14 +57,14 @@ _AFTER: Final = {
 @app.add(epilog=examples("drumlin certificates show --data ./data"))
 def show(data: Data, as_json: AsJson = False) -> None:
     """Show the certificates of authorities and brokers, and how long they are valid."""
-    from drumlin.securing.authority import read_certificate, split_certificates
+    from drumlin.securing.authority import read_certificate, read_pem, split_certificates
     from drumlin.securing.client_files import CA
     from drumlin.securing.issuing import BROKER, brokers_in
 
     rows: list[dict[str, Any]] = []
     with _told():
         for path in (data / CA, *(brokers_in(data) or [data / BROKER])):
-            pems = split_certificates(path.read_text())
+            pems = split_certificates(read_pem(path))
             name = str(path.relative_to(data))
             found = map(read_certificate, pems if path.name == CA else pems[:1])
             rows += [_row(name, each) for each in found]
@@ -82,20 +84,23 @@ def renew(data: Data, hosts: Hosts = None, as_json: AsJson = False) -> None:
     A running broker uses the new one within seconds. Clients need no change: they trust the
     authority.
     """
-    from drumlin.securing.authority import read_certificate
+    from drumlin.securing.authority import can_be_in_a_certificate, read_certificate, read_pem
     from drumlin.securing.issuing import BROKER, brokers_in, issue_broker
 
     rows: list[dict[str, Any]] = []
     with _told():
         authority = _authority(data)
-        found = [(each, each.read_text()) for each in brokers_in(data) or [data / BROKER]]
+        for host in hosts or ():
+            if not can_be_in_a_certificate(host):
+                raise output.Failure(f"--host: {host!r} is no host's name or address", _EXIT_USAGE)
+        found = [(each, read_pem(each)) for each in brokers_in(data) or [data / BROKER]]
         for path, pem in found:
             if not authority.has_issued(pem):
                 why = f"is not of the authority in {data}: it is left as it is"
                 raise output.Failure(f"{path} {why}")
         for path, pem in found:
             issue_broker(path, authority, [*read_certificate(pem).hosts, *(hosts or ())])
-            issued = read_certificate(path.read_text())
+            issued = read_certificate(read_pem(path))
             until = {"hosts": [*issued.hosts], "end_timestamp": _ms(issued.ends)}
             rows.append({"file": str(path), **until})
     lines = [f"{row['file']}: renewed until {issued.ends:%Y-%m-%d}" for row in rows]

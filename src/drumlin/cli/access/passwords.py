@@ -40,7 +40,7 @@ def read_password(user: str, file: Path | None) -> Secret:
 
 def _content(file: Path) -> str:
     try:
-        return file.read_text()
+        return file.read_bytes().decode()
     except OSError as error:
         raise Failure(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -48,7 +48,8 @@ def _content(file: Path) -> str:
 
 
 def _first_line(text: str, where: str) -> Secret:
-    lines = text.splitlines()
-    if not lines or not lines[0]:
+    """All up to the end of the line: what else separates lines for Python is in the password."""
+    line = text.partition("\n")[0].removesuffix("\r")
+    if not line:
         raise Failure(f"{where} no password")
-    return Secret(lines[0])
+    return Secret(line)
