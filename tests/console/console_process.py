@@ -67,6 +67,10 @@ class Visitor:
         self.cookie = ""
         self.token = ""
 
+    @property
+    def port(self) -> int:
+        return self._console.port
+
     def ask(
         self,
         method: str,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _EXIT_USAGE: Final = 2
 _PACKAGES: Final = ("starlette", "uvicorn")
 _PORT_MAX: Final = 65535
-_ASKING_S: Final = 120.0
 #: Nobody waits longer for a page.
 _OPTIONS: Final = PeerOptions(
     client_id="drumlin-console", request_timeout_ms=15_000, connect_timeout_ms=5_000
@@ -167,11 +166,11 @@ class _Operator:
         self.can_simulate = can_simulate
         self._broker = broker
 
-    def get(self, path: str, **query: str | int) -> Any:
+    def get(self, path: str, timeout_s: float, **query: str | int) -> Any:
         from drumlin.console.answers.compaction import OperatorFailed
 
         try:
-            return self._broker.get(path, timeout_s=_ASKING_S, **query)
+            return self._broker.get(path, timeout_s=timeout_s, **query)
         except output.Failure as error:
             raise OperatorFailed(str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 import drumlin
-from console.console_process import Visitor
+from console.console_process import ConsoleProcess, Visitor
 from drumlin.client.client import Client
 from drumlin.client.values.framing import header
 from rig.brokers.secured_drumlin import SecuredDrumlin
@@ -139,3 +140,25 @@ def test_a_value_by_a_schema(
         refused = write(text, name)
         assert (refused.status, said in refused.error) == (400, True), refused
     assert client.offsets(topic, "latest") == {0: 1}
+
+
+@pytest.mark.deep
+def test_what_takes_one_user_long_keeps_no_other_waiting(
+    open_console: ConsoleProcess, client: Client, registry: RegistryRig
+) -> None:
+    client.create_topic("waited-for", 1)
+    client.append(pa.table({"value": ["v"]}), "waited-for")
+    registry.add("endless", {"type": "string", "pattern": "^(a+)+$"}, "JSON")
+    hostile, other = Visitor(open_console), Visitor(open_console)
+    assert hostile.login().status == other.login().status == 200
+    value = {"kind": "schema", "text": json.dumps("a" * 60 + "!"), "subject": "endless"}
+    endless = {"topic": "waited-for", "key": {"kind": "null"}, "value": value}
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(hostile.post, "produce", endless) for _ in range(2)]
+        for _ in range(3):
+            found = other.get("filter", topic="waited-for", partition=0, at=0, where="value=v")
+            assert [each["offset"] for each in found.json["records"]] == [0]
+            assert not any(each.done() for each in asked)
+        for each in asked:
+            assert each.result().status in (400, 504)
+    assert client.offsets("waited-for", "latest") == {0: 1}

@@ -1,4 +1,4 @@
-"""The process that looks into records: whatever happens to it, the console goes on."""
+"""The processes that look into records: whatever happens to it, the console goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from drumlin.client.values.errors import DecoderUnavailable, RegistryError
 from drumlin.client.values.framing import header
 from drumlin.client.values.registry import SchemaRegistry
 from drumlin.console.apart import process
-from drumlin.console.apart.process import Apart, TooMuch
+from drumlin.console.apart.process import TooMuch
+from drumlin.console.apart.processes import Apart
 from drumlin.console.apart.worker import Worker
 from drumlin.records.plain.record import Record, encode_batch
 from rig.servers.schema_registry import RegistryRig, running_registry
@@ -42,21 +43,25 @@ async def _looks(apart: Apart) -> bool:
     return (await apart.filter(_QUESTION, _RECORDS))["looked"] == 1
 
 
-def _process_id(apart: Apart) -> int:
-    assert apart._process is not None
-    return apart._process.pid
+def _process_ids(apart: Apart) -> list[int]:
+    """The processes that run, the one that has worked last at the end."""
+    return [each._process.pid for each in apart._idle if each._process is not None]
 
 
 @in_loop
-async def test_it_is_one_process_that_is_gone_at_the_end() -> None:
+async def test_there_are_few_of_them_which_are_gone_at_the_end() -> None:
     apart = Apart(None)
     async with apart.ended():
-        assert all(await asyncio.gather(*(_looks(apart) for _ in range(5))))
-        first = _process_id(apart)
         assert await _looks(apart)
-        assert _process_id(apart) == first
-    with pytest.raises(ProcessLookupError):
-        os.kill(first, 0)
+        first = _process_ids(apart)
+        assert await _looks(apart)
+        assert _process_ids(apart) == first, "one is enough for one question after the other"
+        assert all(await asyncio.gather(*(_looks(apart) for _ in range(9))))
+        found = _process_ids(apart)
+        assert len(found) == 4
+    for each in found:
+        with pytest.raises(ProcessLookupError):
+            os.kill(each, 0)
 
 
 @in_loop
@@ -64,7 +69,7 @@ async def test_another_follows_one_that_has_ended() -> None:
     apart = Apart(None)
     async with apart.ended():
         assert await _looks(apart)
-        os.kill(_process_id(apart), signal.SIGKILL)
+        os.kill(_process_ids(apart)[-1], signal.SIGKILL)
         assert await _looks(apart)
 
 
@@ -98,9 +103,24 @@ async def test_what_takes_too_long_is_ended_while_the_loop_goes_on(
                 await apart.decode([header(1) + b"x"], 10)
             task.cancel()
             assert turns > 20
-            assert apart._process is None
+            assert not _process_ids(apart)
             monkeypatch.undo()
             assert await _looks(apart)
+
+
+@in_loop
+async def test_nobody_waits_for_what_takes_another_long() -> None:
+    apart = Apart(None)
+    async with apart.ended():
+        assert all(await asyncio.gather(_looks(apart), _looks(apart)))
+        held = _process_ids(apart)[-1]
+        os.kill(held, signal.SIGSTOP)
+        slow = asyncio.create_task(_looks(apart))
+        await asyncio.sleep(0)
+        assert await _looks(apart)
+        assert not slow.done()
+        os.kill(held, signal.SIGCONT)
+        assert await slow
 
 
 @in_loop

@@ -78,6 +78,7 @@ def test_a_key_goes_where_other_producers_put_it(visitor: Visitor, client: Clien
     [
         ({"key": _text("{", "json")}, "key: not JSON"),
         ({"value": _text("[" * 100_000, "json")}, "value: not JSON"),
+        ({"value": _text('{"a": NaN}', "json")}, "value: not JSON: NaN"),
         ({"value": _text("0x", "hex")}, "value: not hex digits"),
         ({"value": _text("\ud800")}, "value"),
         ({"value": {"kind": "avro"}}, "value: its kind is one of"),

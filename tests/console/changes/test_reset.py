@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -77,6 +78,18 @@ def test_a_plan_is_shown_and_carried_out(
     assert answer.json == {"group": group, "partitions": 2}
     expected = {(TOPIC, partition): new for partition, _, new, _, _ in moves}
     assert _committed(client, group) == expected
+
+
+def test_an_offset_that_a_browser_would_round(visitor: Visitor, client: Client) -> None:
+    far = 2**63 - 1
+    client.commit_offsets("moved-far", {(TOPIC, 0): far})
+    assert visitor.get("group", group="moved-far").json["offsets"][0]["offset"] == str(far)
+    plan = _plan(visitor, "moved-far", "latest")
+    assert _moves(plan) == [(0, str(far), 100, 0, str(far - 100))]
+    moves = json.loads(plan.body, parse_int=float)["moves"]  # as a browser reads it
+    rows = [{**each, "partition": 0, "new_offset": 100} for each in moves]
+    answer = visitor.post("reset", {"group": "moved-far", "moves": rows})
+    assert (answer.status, _committed(client, "moved-far")) == (200, {(TOPIC, 0): 100}), answer
 
 
 @pytest.mark.deep

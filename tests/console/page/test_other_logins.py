@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from console.conftest import running_console
+from console.console_process import ConsoleProcess
 from console.page.conftest import OpenPage
 from console.tokens import unsigned_token
 from rig.brokers.secured_drumlin import SecuredDrumlin
@@ -49,3 +50,23 @@ def test_the_key_comes_with_the_address(
         stranger.get_by_label("Key of this console").fill("x" * 43)
         stranger.keyboard.press("Enter")
         expect(stranger.get_by_role("alert")).to_contain_text("not the key")
+
+
+def test_all_tabs_are_one_user(login_console: ConsoleProcess, open_page: OpenPage) -> None:
+    first = open_page(login_console)
+
+    def log_in(page: Page, user: str) -> None:
+        page.get_by_label("User of the cluster").fill(user)
+        page.get_by_label("Password").fill(user)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("#who")).to_contain_text(f"{user} @")
+
+    log_in(first, "root")
+    second = first.context.new_page()
+    second.goto(login_console.url)
+    expect(second.locator("#who")).to_contain_text("root @")
+    second.get_by_role("button", name="Log out").click()
+    expect(first.get_by_role("heading", level=1)).to_have_text("Log in")
+    log_in(second, "bob")
+    expect(first.locator("#who")).to_contain_text("bob @")
+    expect(first.locator("#who")).to_contain_text("read-only")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+from contextlib import ExitStack
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from console.console_process import ConsoleProcess, Visitor
-from drumlin.console.apart.process import Apart
+from drumlin.console.apart.processes import Apart
 from drumlin.console.serving.asked import Answers
+from drumlin.console.serving.guard import Guard
+from rig.waiting import wait_until
 
 _JSON = {"Content-Type": "application/json"}
 CHANGES = sorted(Answers((), Apart(None)).changes)
@@ -182,3 +188,43 @@ def test_odd_parameters_are_named(visitor: Visitor) -> None:
         assert (answer.status, repr(name) in answer.error) == (400, True), answer
     assert visitor.get("search", **good, key="zz", format="hex").status == 400
     assert visitor.get("records", **good, x="\0").status == 404  # there is no such topic
+
+
+@pytest.mark.deep
+def test_who_begins_logins_and_does_not_go_on_keeps_no_place(visitor: Visitor) -> None:
+    beginning = b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+    beginning += b"Content-Type: application/json\r\n\r\n{"
+
+    def status() -> int:
+        return visitor.get("topics").status
+
+    with ExitStack() as stack:
+        for _ in range(64):
+            sock = socket.create_connection(("127.0.0.1", visitor.port))
+            stack.enter_context(sock).sendall(beginning)
+        wait_until(lambda: status() == 503, "all places to be taken")
+        wait_until(lambda: status() == 200, "places to be free again")
+
+
+def test_who_does_not_take_a_response_keeps_no_place() -> None:
+    """As the server's `send` waits for a client that reads nothing."""
+
+    async def play() -> None:
+        started = asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def send(_: Message) -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": "http", "method": "GET", "headers": [(b"host", b"localhost")]}
+        guard = Guard(app, (), seconds=0.01)
+        await asyncio.wait_for(guard(scope, receive, send), 10.0)
+        assert started.is_set()
+
+    asyncio.run(play())

@@ -93,6 +93,19 @@ def test_by_tls_the_cookie_is_for_tls_alone(login_console: ConsoleProcess) -> No
     assert "; secure" in cookie
 
 
+def test_another_login_is_another_session(login_console: ConsoleProcess) -> None:
+    """A cookie that someone else has put into the browser is not taken over."""
+    visitor, before = Visitor(login_console), Visitor(login_console)
+    visitor.cookie = before.cookie = "__Host-drumlin-console-0=made; other=x"
+    assert visitor.login(user="alice", password="alice").status == 200
+    before.cookie, before.token = visitor.cookie, visitor.token
+    assert visitor.login(user="bob", password="bob").status == 200
+    assert visitor.cookie != before.cookie
+    assert visitor.token != before.token
+    assert before.get("topics").status == 401, "the session that was replaced is over"
+    assert visitor.get("topics").status == 200
+
+
 def test_logging_out_ends_the_session(login_console: ConsoleProcess) -> None:
     alice, again = (_logged_in(login_console, "alice") for _ in range(2))
     assert alice.post("logout", {}).status == 200

@@ -9,7 +9,7 @@ import pytest
 import drumlin
 from console.conftest import running_console
 from console.console_process import ConsoleProcess, Visitor
-from drumlin.console.apart.process import Apart
+from drumlin.console.apart.processes import Apart
 from drumlin.console.serving.asked import Answers
 from drumlin.console.serving.settings import NotSafe, Settings
 from drumlin.peer.options import PeerOptions
@@ -34,6 +34,8 @@ def _settings(**given: Any) -> Settings:
         ({"mechanism": "PLAIN", "editors": ["alice"]}, "alice", None),
         ({"mechanism": "PLAIN", "editors": ["alice"]}, "bob", "'bob' may only look"),
         ({"host": "192.0.2.1", "is_open_to_all": True}, None, "without a login"),
+        ({"is_open_to_all": True}, None, "without a login"),  # others come by a proxy
+        ({"own_key": "k", "is_open_to_all": True}, None, None),
         ({"host": "192.0.2.1", "is_open_to_all": True, "mechanism": "PLAIN"}, "alice", None),
     ],
 )

@@ -89,6 +89,36 @@ def test_too_many_sessions_end_the_one_longest_unused() -> None:
     asyncio.run(play())
 
 
+def test_who_logs_in_often_ends_no_session_of_others() -> None:
+    async def play() -> None:
+        clock = _Clock()
+        sessions = Sessions(clock)
+        alice = await sessions.begin(_connections(), "alice")
+        for second in range(1, 200):
+            clock.now = float(second)
+            last = await sessions.begin(_connections(), "mallory")
+        assert sessions.find(alice.cookie) is alice
+        assert sessions.find(last.cookie) is last
+
+    asyncio.run(play())
+
+
+def test_all_sessions_of_a_user_have_one_share() -> None:
+    async def play() -> None:
+        sessions = Sessions()
+        alice, again, bob = [
+            await sessions.begin(_connections(), user) for user in ("alice", "alice", "bob")
+        ]
+        assert again.free is alice.free
+        assert bob.free is not alice.free
+        assert (again.owner, bob.owner) == (alice.owner, "user bob")
+        nobody = [await sessions.begin(_connections(), None) for _ in range(2)]
+        assert nobody[0].free is not nobody[1].free
+        assert nobody[0].owner != nobody[1].owner
+
+    asyncio.run(play())
+
+
 def test_secrets_are_not_shown() -> None:
     async def play() -> None:
         session = await Sessions().begin(_connections(), "alice")

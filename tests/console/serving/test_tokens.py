@@ -24,7 +24,8 @@ def token_console(
 ) -> Iterator[ConsoleProcess]:
     where = ("--bootstrap", f"127.0.0.1:{broker.login_port}")
     directory = tmp_path_factory.mktemp("tokens")
-    with running_console(directory, *where, "--login", "oauthbearer") as console:
+    roles = ("--editor", "root")
+    with running_console(directory, *where, "--login", "oauthbearer", *roles) as console:
         yield console
 
 
@@ -35,6 +36,10 @@ def test_a_token_lets_its_user_in(token_console: ConsoleProcess) -> None:
     assert root.get("access").json["acls"]["error"] is None
     assert carol.login(token=unsigned_token("carol")).status == 200
     assert carol.get("topics").json["topics"] == []
+    assert answer.json["only_looks"] is None
+    assert root.post("reset", {}).status == 400, "it is for the console to look at it"
+    refused = carol.post("reset", {})
+    assert (refused.status, "'carol' may only look" in refused.error) == (403, True)
     assert "error" in carol.get("access").json["acls"]
 
 

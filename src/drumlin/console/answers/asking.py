@@ -16,9 +16,16 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 Answer = dict[str, Any]
 #: Questions of one answer that are asked at the same time.
 _AT_ONCE: Final = 8
+#: The integers that a browser keeps exactly.
+_EXACT: Final = 2**53
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def exact(number: int) -> int | str:
+    """A number that clients may choose; as text if a browser would round it."""
+    return number if abs(number) < _EXACT else str(number)
 
 
 async def ask_each(ask: Callable[[K], Awaitable[V]], items: Iterable[K]) -> list[V]:

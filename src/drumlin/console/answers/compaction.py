@@ -15,6 +15,9 @@ from drumlin.console.answers.configs import topic_configs
 from drumlin.peer.broker_connections import BrokerConnections
 
 _ROWS_MAX: Final = 2_000
+#: A broker that hangs holds a thread for so long.
+_STATE_S: Final = 10.0
+_SIMULATION_S: Final = 120.0
 _KEYS: Final = (
     "cleanup.policy",
     "min.cleanable.dirty.ratio",
@@ -42,7 +45,7 @@ class Operator(Protocol):
     #: Whether it may be asked what a cleaning would do, which reads as much as a cleaning.
     can_simulate: bool
 
-    def get(self, path: str, **query: str | int) -> Any:
+    def get(self, path: str, timeout_s: float, **query: str | int) -> Any:
         """The JSON at a path. Blocks.
 
         Raises:
@@ -68,7 +71,7 @@ async def compaction(
         return {**answer, "why_not": _NO_OPERATOR}
     for each in operators:
         try:
-            told = await asyncio.to_thread(each.get, "/compaction", topic=topic)
+            told = await asyncio.to_thread(each.get, "/compaction", _STATE_S, topic=topic)
         except OperatorFailed as error:
             answer["errors"].append(str(error))
             continue
@@ -97,6 +100,8 @@ async def simulation(
     results: list[Answer] = []
     for each in able:
         path = "/compaction/simulate"
-        told = await asyncio.to_thread(each.get, path, topic=topic, partition=partition)
+        told = await asyncio.to_thread(
+            each.get, path, _SIMULATION_S, topic=topic, partition=partition
+        )
         results += [{"operator": each.name, **row} for row in told["results"]]
     return {"results": results}

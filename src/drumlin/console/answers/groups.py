@@ -11,7 +11,7 @@ from drumlin.client.admin.group_admin import GroupListing
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.read.log_bounds import LogBounds, log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer, ask_each_visible
+from drumlin.console.answers.asking import Answer, ask_each_visible, exact
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
@@ -67,7 +67,7 @@ async def group(connections: BrokerConnections, name: str) -> Answer:
             {
                 "topic": place.topic,
                 "partition": place.partition,
-                "offset": None if position is None else position.offset,
+                "offset": None if position is None else exact(position.offset),
                 "metadata": None if position is None else position.metadata,
                 "log_start_offset": None if log is None else log.start_offset,
                 "end_offset": None if log is None else log.end_offset,

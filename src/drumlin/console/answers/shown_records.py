@@ -8,14 +8,12 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Final
 
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, exact
 from drumlin.console.answers.by_schema import by_schema
 from drumlin.records.plain.record import Record
 
 _HEADERS_MAX: Final = 100
 _HEADER_NAME_MAX: Final = 1_000
-#: The integers that a browser keeps exactly.
-_EXACT: Final = 2**53
 
 
 def shown_record(record: Record, cut_bytes: int) -> Answer:
@@ -26,7 +24,7 @@ def shown_record(record: Record, cut_bytes: int) -> Answer:
         left = max(left - len(value or b""), 0)
     return {
         "offset": record.offset,
-        "timestamp_ms": _shown_time(record.timestamp),
+        "timestamp_ms": exact(record.timestamp),
         "key": _shown(record.key, cut_bytes),
         "value": _shown(record.value, cut_bytes),
         "headers": headers,
@@ -44,11 +42,6 @@ def shown_bytes(row: Answer) -> int:
 
 def _by_schema(row: Answer) -> list[Answer]:
     return [row[each] for each in map(by_schema, ("key", "value")) if each in row]
-
-
-def _shown_time(timestamp_ms: int) -> int | str:
-    """A time; as text if a browser would round it, as producers may send any number."""
-    return timestamp_ms if abs(timestamp_ms) < _EXACT else str(timestamp_ms)
 
 
 def _shown(data: bytes | None, cut_bytes: int) -> Answer | None:

@@ -11,7 +11,7 @@ from drumlin.console.answers.asking import Answer
 from drumlin.console.answers.fetched import TimeLimit, fetch_piece
 from drumlin.console.answers.records import Cut, bounds, first_offset
 from drumlin.console.answers.shown_records import shown_bytes
-from drumlin.console.apart.process import Apart
+from drumlin.console.apart.processes import Apart
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.fetch import end_of_batches
 from drumlin.peer.options import Isolation

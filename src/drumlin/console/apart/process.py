@@ -1,4 +1,4 @@
-"""The other process as the console sees it: started at its first question, one question at a time.
+"""A process as the console sees it: started at its first question, one question at a time.
 
 It is ended when an answer takes too long, and ends by itself when nobody asks for some minutes.
 """
@@ -11,8 +11,6 @@ import os
 import pickle
 import signal
 import sys
-from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from drumlin.client.values.errors import RegistryError
@@ -32,60 +30,28 @@ class TooMuch(ValueError):
     """What was to be looked into takes too much time or memory."""
 
 
-class Apart:
-    """The process that looks into records; with a registry, by its schemas."""
+class Process:
+    """A process that looks into records; with a registry, by its schemas."""
 
     def __init__(self, registry: SchemaRegistry | None) -> None:
         self._registry = registry
         self._process: asyncio.subprocess.Process | None = None
-        self._turn = asyncio.Lock()
 
-    @property
-    def has_registry(self) -> bool:
-        return self._registry is not None
+    async def ask(self, question: dict[str, Any], data: bytes | memoryview) -> Answer:
+        """An answer; asks once more if the process has ended by itself, as nobody asked.
 
-    async def decode(self, fields: Sequence[bytes], cut_bytes: int) -> list[Answer]:
-        """For each field that begins with a schema id its `text` as JSON, or the `error`."""
-        sizes = [len(each) for each in fields]
-        question = {"ask": "decode", "sizes": sizes, "cut_bytes": cut_bytes}
-        found: list[Answer] = (await self._ask(question, b"".join(fields)))["fields"]
-        return found
-
-    async def encode(self, subject: str, data: bytes) -> bytes:
-        """JSON as a value of the latest schema of a subject.
-
-        Raises:
-            ValueError: it does not fit the schema, or there is none.
-        """
-        answer = await self._ask({"ask": "encode", "subject": subject}, data)
-        return b64decode(answer["base64"])
-
-    async def filter(self, question: Mapping[str, Any], records: bytes | memoryview) -> Answer:
-        """The records in fetched bytes for which conditions are true; see `filtering.py`."""
-        return await self._ask({"ask": "filter", **question}, records)
-
-    @contextlib.asynccontextmanager
-    async def ended(self) -> AsyncIterator[None]:
-        """End the process at the end of this."""
-        try:
-            yield
-        finally:
-            await self._end()
-
-    async def _ask(self, question: dict[str, Any], data: bytes | memoryview) -> Answer:
-        """Ask once more if the process has ended by itself, as nobody asked.
+        Nobody asks anything else meanwhile.
 
         Raises:
             TooMuch: there is no answer in time, or the process has failed at it.
             ValueError, RegistryError: the answer is this error.
         """
-        async with self._turn:
-            answer = None
-            if self._process is not None:
-                answer = await self._answer(self._process, Message(question, data), _ANSWER_S)
-            if answer is None:
-                started = await self._started()
-                answer = await self._answer(started, Message(question, data), _ANSWER_S)
+        answer = None
+        if self._process is not None:
+            answer = await self._answer(self._process, Message(question, data), _ANSWER_S)
+        if answer is None:
+            started = await self._started()
+            answer = await self._answer(started, Message(question, data), _ANSWER_S)
         if answer is None:
             raise TooMuch("the process that looks into these records has failed at it")
         if "error" not in answer:
@@ -125,10 +91,11 @@ class Apart:
             raise TooMuch("looking into these records takes too long") from None
         finally:
             if not is_done:
-                await asyncio.shield(self._end())
+                await asyncio.shield(self.end())
         return answer
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End the process, if it runs; another question starts another one."""
         process, self._process = self._process, None
         if process is None:
             return

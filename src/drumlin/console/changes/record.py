@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from drumlin.client import arguments
 
@@ -70,10 +70,14 @@ async def _field(what: str, given: object, encode: Encode | None) -> bytes | Non
     if kind == "text":
         return data
     try:
-        json.loads(data)
+        json.loads(data, parse_constant=_no_json if kind == "json" else None)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{what}: not JSON: {error}") from None
     return data if kind == "json" else await _by_schema(what, given, data, encode)
+
+
+def _no_json(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 async def _by_schema(

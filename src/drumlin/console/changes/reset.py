@@ -18,7 +18,7 @@ from drumlin.client.errors import CommitFailed
 from drumlin.client.places import OFFSET_MAX, Milliseconds
 from drumlin.client.read.log_bounds import log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer
+from drumlin.console.answers.asking import Answer, exact
 from drumlin.console.answers.topics import existing_topic
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -92,12 +92,12 @@ def _shown(place: TopicPartition, move: Move) -> Answer:
     return {
         "topic": place.topic,
         "partition": place.partition,
-        "old_offset": old,
+        "old_offset": None if old is None else exact(old),
         "new_offset": move.new_offset,
         "log_start_offset": move.log.start_offset,
         "end_offset": move.log.end_offset,
-        "skipped": max(step, 0),
-        "again": max(-step, 0),
+        "skipped": exact(max(step, 0)),
+        "again": exact(max(-step, 0)),
         "remark": move.remark,
     }
 
@@ -140,7 +140,7 @@ def _moves(shown: object) -> dict[TopicPartition, tuple[int | None, int]]:
     for each in shown:
         row: Mapping[str, Any] = each if isinstance(each, dict) else {}
         topic, partition = row.get("topic"), row.get("partition")
-        old, new = row.get("old_offset"), row.get("new_offset")
+        old, new = _number(row.get("old_offset")), row.get("new_offset")
         if (
             not isinstance(topic, str)
             or not _is_whole(partition, 2**31 - 1)
@@ -149,11 +149,18 @@ def _moves(shown: object) -> dict[TopicPartition, tuple[int | None, int]]:
         ):
             raise ValueError("'moves': expected topic, partition, old_offset and new_offset")
         assert isinstance(partition, int)
+        assert old is None or isinstance(old, int)
         place = TopicPartition(topic, partition)
         if place in moves:
             raise ValueError(f"'moves': topic {topic!r} partition {partition} is there twice")
         moves[place] = (old, int(new or 0))
     return moves
+
+
+def _number(value: object) -> object:
+    """A number that came as text, as a browser would have rounded it; others as they are."""
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20
+    return int(str(value)) if is_text else value
 
 
 def _is_whole(value: object, high: int) -> bool:

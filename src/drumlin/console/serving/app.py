@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from drumlin.console import page
-from drumlin.console.apart.process import Apart
+from drumlin.console.apart.processes import Apart
 from drumlin.console.serving.asked import Answers, Ask
 from drumlin.console.serving.failures import refused, response_to
 from drumlin.console.serving.guard import Guard
@@ -84,9 +84,10 @@ def _answering(ask: Ask, logins: Logins, sessions: Sessions, seconds: float) -> 
         if session is None:
             return refused(401, "not logged in")
         if session.free.locked():
-            return refused(429, "too many requests of this session at once")
+            return refused(429, "too many requests of this user at once")
         if _LIVE_HEADER not in request.headers:
             sessions.use(session)
+        request.state.owner = session.owner
         async with session.free:
             try:
                 async with asyncio.timeout(min(seconds, sessions.left_s(session))):

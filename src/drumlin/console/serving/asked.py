@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -25,7 +24,7 @@ from drumlin.console.answers.search import search
 from drumlin.console.answers.topics import topic, topics
 from drumlin.console.answers.transactions import transactions
 from drumlin.console.apart.filtering import filter_records
-from drumlin.console.apart.process import Apart
+from drumlin.console.apart.processes import Apart
 from drumlin.console.changes.produce import produce
 from drumlin.console.changes.record import new_record
 from drumlin.console.changes.reset import plan, reset, target_of
@@ -43,10 +42,13 @@ from drumlin.console.serving.requests import (
     texts,
     whole,
 )
+from drumlin.console.serving.turns import Turns
 from drumlin.peer.broker_connections import BrokerConnections
 
-#: Of all sessions: fetched batches may be large.
-_READS_AT_ONCE: Final = 2
+#: Fetched batches may be large.
+_READS_AT_ONCE: Final = 4
+#: Of the cleaner: each holds a thread, and a broker may hang.
+_STATES_AT_ONCE: Final = 2
 _PARTITION_MAX: Final = 2**31 - 1
 _TOPICS_MAX: Final = 20
 _CONDITIONS_MAX: Final = 10
@@ -61,17 +63,18 @@ class Answers:
     def __init__(self, operators: Sequence[Operator], apart: Apart) -> None:
         self._apart = apart
         self._operators = operators
-        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
-        self._simulations = asyncio.Semaphore(1)
+        self._reads = Turns(_READS_AT_ONCE)
+        self._states = Turns(_STATES_AT_ONCE)
+        self._simulations = Turns(1)
         self.asks: Mapping[str, Ask] = {
             "cluster": lambda _, c: cluster(c),
             "broker": lambda r, c: broker_configs(c, number(r, "id", 0, _PARTITION_MAX)),
             "topics": lambda r, c: topics(c, internal=text(r, "internal", "") == "true"),
             "topic": lambda r, c: topic(c, text(r, "topic")),
             "configs": lambda r, c: topic_configs(c, text(r, "topic")),
-            "records": self._records,
-            "search": self._search,
-            "filter": self._filter,
+            "records": self._reading(self._records),
+            "search": self._reading(self._search),
+            "filter": self._reading(self._filter),
             "groups": lambda r, c: groups(c, text(r, "containing", "")),
             "group": lambda r, c: group(c, text(r, "group")),
             "transactions": lambda _, c: transactions(c),
@@ -83,26 +86,30 @@ class Answers:
             "states": self._reading(lambda _, c: states(c)),
             "state": self._reading(lambda r, c: state(c, text(r, "topic"))),
             "followers": lambda _, c: followers(c),
-            "compaction": lambda r, c: compaction(c, operators, text(r, "topic")),
+            "compaction": self._compaction,
             "rights_on_topic": lambda r, c: rights_on_topic(c, text(r, "topic")),
             "rights_on_group": lambda r, c: rights_on_group(c, text(r, "group")),
             "reset_plan": self._plan,
         }
         self.changes: Mapping[str, Ask] = {"produce": self._produce, "reset": self._reset}
 
+    async def _compaction(self, request: Request, connections: BrokerConnections) -> Answer:
+        async with self._states.of(request.state.owner):
+            return await compaction(connections, self._operators, text(request, "topic"))
+
     async def simulation(self, request: Request, connections: BrokerConnections) -> Answer:
         """What a cleaning would free; one at a time."""
         given = await body(request)
         partition = whole("partition", given.get("partition"), 0, _PARTITION_MAX)
         name = given_text("topic", given.get("topic"))
-        async with self._simulations:
+        async with self._simulations.of(request.state.owner):
             return await simulation(connections, self._operators, name, partition)
 
     def _reading(self, ask: Ask) -> Ask:
         """An answer that fetches records, few of which are given at once."""
 
         async def asked(request: Request, connections: BrokerConnections) -> Answer:
-            async with self._reads:
+            async with self._reads.of(request.state.owner):
                 return await ask(request, connections)
 
         return asked
@@ -113,7 +120,9 @@ class Answers:
         if partition is not None:
             partition = whole("partition", partition, 0, _PARTITION_MAX)
         encode = self._apart.encode if self._apart.has_registry else None
-        return await produce(connections, name, partition, await new_record(given, encode))
+        async with self._reads.of(request.state.owner):
+            record = await new_record(given, encode)
+        return await produce(connections, name, partition, record)
 
     async def _plan(self, request: Request, connections: BrokerConnections) -> Answer:
         target, topics = target_of(text(request, "to")), texts(request, "topic", _TOPICS_MAX)
@@ -125,25 +134,20 @@ class Answers:
 
     async def _records(self, request: Request, connections: BrokerConnections) -> Answer:
         where, begin, which = place(request), start(request), isolation(request)
-        async with self._reads:
-            return await records(connections, where, begin, _cut(request), which, self._by_schema())
+        return await records(connections, where, begin, _cut(request), which, self._by_schema())
 
     async def _search(self, request: Request, connections: BrokerConnections) -> Answer:
         where, wanted, which = place(request), key(request), isolation(request)
         before = number(request, "before", 0) if "before" in request.query_params else None
-        async with self._reads:
-            return await search(
-                connections, where, wanted, before, _cut(request), which, self._by_schema()
-            )
+        cut = _cut(request)
+        return await search(connections, where, wanted, before, cut, which, self._by_schema())
 
     async def _filter(self, request: Request, connections: BrokerConnections) -> Answer:
         where, begin, which = place(request), start(request), isolation(request)
         conditions = texts(request, "where", _CONDITIONS_MAX, _CONDITION_CHARACTERS_MAX)
         parse_conditions(conditions)
-        async with self._reads:
-            return await filter_records(
-                connections, self._apart, where, begin, conditions, _cut(request), which
-            )
+        cut = _cut(request)
+        return await filter_records(connections, self._apart, where, begin, conditions, cut, which)
 
     def _by_schema(self) -> BySchema:
         return BySchema(self._apart.decode if self._apart.has_registry else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -16,6 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_log = logging.getLogger(__name__)
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -42,13 +44,18 @@ _HEADERS: Final = {
 }
 _OWN_SITE: Final = ("same-origin", "none")
 _REQUESTS_MAX: Final = 64
+#: More than any answer takes, so that each is told.
+_REQUEST_S: Final = 150.0
 
 
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Collection[str], seconds: float = _REQUEST_S
+    ) -> None:
         self._app = app
+        self._seconds = seconds
         self._allowed_hosts = {each.lower().rstrip(".") for each in allowed_hosts}
         self._free = asyncio.Semaphore(_REQUESTS_MAX)
 
@@ -71,7 +78,12 @@ class Guard:
             await refusal(scope, receive, send_with_headers)
             return
         async with self._free:
-            await self._app(scope, receive, send_with_headers)
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await self._app(scope, receive, send_with_headers)
+            except TimeoutError:
+                # Who does not take a response keeps no place: the server closes the connection.
+                _log.info("a response was not taken in time")
 
     def _refusal(self, headers: Headers, method: str) -> JSONResponse | None:
         hosts = headers.getlist("host")

@@ -26,6 +26,8 @@ from drumlin.peer.security.settings import Login, OAuthBearer
 _SESSION_HEADER: Final = "x-drumlin-token"
 _LOGINS_MAX: Final = 4
 _LOGIN_S: Final = 15.0
+#: Of those who are not known yet.
+_BODY_S: Final = 5.0
 _NAME_MAX: Final = 1_000
 #: A body has 16 KiB.
 _TOKEN_MAX: Final = 12_000
@@ -60,10 +62,12 @@ class Logins:
 
     async def login(self, request: Request) -> Response:
         """Begin a session: with a user's name and password, if the cluster wants them."""
-        given = await body(request)
+        async with asyncio.timeout(_BODY_S):
+            given = await body(request)
         if self._free.locked():
             return refused(503, "too many logins at once: try again")
         async with self._free, asyncio.timeout(_LOGIN_S):
+            before = self.session_of(request)
             own_key, mechanism = self._settings.own_key, self._settings.mechanism
             if mechanism is None and own_key is None:
                 # No secret is behind it: all tabs of a browser have one session.
@@ -75,6 +79,8 @@ class Logins:
                 session = await self._begin_by_token(_field(given, "token", _TOKEN_MAX))
             else:
                 session = await self._begin(_field(given, "user"), _field(given, "password"))
+        if before is not None and before is not session:
+            await self._sessions.end(before)  # a browser has one cookie, so nobody comes back to it
         answer = JSONResponse(
             {
                 "token": session.token,

@@ -11,6 +11,7 @@ import contextlib
 import math
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -35,7 +36,13 @@ class Session:
     ends_at: float = math.inf
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    #: Requests at once, of all sessions of a user.
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_MAX))
+
+    @property
+    def owner(self) -> str:
+        """Whose share of what all have this is: the user's, or the session's where none logs in."""
+        return f"session {self.cookie}" if self.user is None else f"user {self.user}"
 
     def is_over(self, now: float) -> bool:
         is_too_old = now - self.used_at > _IDLE_S or now - self.begun_at > _LIFE_S
@@ -43,7 +50,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of a console. When there are too many, the one longest unused ends."""
+    """All sessions of a console. When there are too many, one of who has the most ends."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -55,12 +62,19 @@ class Sessions:
     ) -> Session:
         """A new session, which ends after `lifetime_s` at the latest."""
         while len(self._by_cookie) >= _SESSIONS_MAX:
-            await self.end(min(self._by_cookie.values(), key=lambda each: each.used_at))
+            await self.end(self._least_missed())
         now = self._now()
         session = Session(connections, user, begun_at=now, used_at=now, ends_at=now + lifetime_s)
+        others = (each for each in self._by_cookie.values() if each.owner == session.owner)
+        session.free = next((each.free for each in others), session.free)
         self._by_cookie[session.cookie] = session
         self._has_begun.set()
         return session
+
+    def _least_missed(self) -> Session:
+        """The session longest unused of those whose user has the most."""
+        counts = Counter(each.owner for each in self._by_cookie.values())
+        return min(self._by_cookie.values(), key=lambda each: (-counts[each.owner], each.used_at))
 
     def find(self, cookie: str | None) -> Session | None:
         """The live session with this cookie."""

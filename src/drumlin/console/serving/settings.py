@@ -91,7 +91,8 @@ class Settings:
         """Why a user may change nothing by this console; None if only the brokers decide."""
         if self.is_read_only:
             return "this console is read-only"
-        if self.mechanism is None and not is_loopback(self.host):
+        is_for_others = self.is_open_to_all or not is_loopback(self.host)
+        if self.mechanism is None and self.own_key is None and is_for_others:
             return "this console is read-only for other machines without a login"
         if self.editors and user not in self.editors:
             return f"user {user!r} may only look by this console"

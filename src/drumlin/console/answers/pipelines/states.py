@@ -12,7 +12,7 @@ from drumlin.client.admin import admin, group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.read.log_bounds import LogBounds, log_bounds
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.console.answers.asking import Answer, ask_each, ask_each_visible
+from drumlin.console.answers.asking import Answer, ask_each, ask_each_visible, exact
 from drumlin.console.answers.pipelines.newest import newest_record
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
@@ -168,10 +168,10 @@ def _rows(
             {
                 **common,
                 "input": each.topic,
-                "offset": each.offset,
+                "offset": exact(each.offset),
                 "end_offset": None if log is None else log.end_offset,
                 "lag": None if log is None else max(log.end_offset - each.offset, 0),
-                "group_offset": None if known is None else known.offset,
+                "group_offset": None if known is None else exact(known.offset),
             }
         )
     return rows or [{**common, **nothing}]

@@ -1,10 +1,12 @@
 // Requests to the console's server. The session's token is known to this page's origin only.
 
+import { visible } from "./words.js";
+
 const TOKEN = "drumlin-token";
 
 export class Failure extends Error {
   constructor(message, status) {
-    super(message);
+    super(visible(message));
     this.status = status;
   }
 }

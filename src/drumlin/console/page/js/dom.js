@@ -1,4 +1,7 @@
-// Makes elements. Text becomes text nodes and nothing else: there is no way to markup here.
+// Makes elements. Text becomes text nodes and nothing else: there is no way to markup here. Names come from anyone, so nothing
+// in a text is invisible.
+
+import { visible } from "./words.js";
 
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -10,7 +13,7 @@ export function h(tag, properties, ...children) {
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== false)
-    .map((each) => (each instanceof Node ? each : document.createTextNode(String(each)))));
+    .map((each) => (each instanceof Node ? each : document.createTextNode(visible(String(each))))));
   return element;
 }
 

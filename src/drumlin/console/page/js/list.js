@@ -1,6 +1,7 @@
 // A list of any length, of which only the rows in sight exist: their cells are filled again as it moves.
 
 import { h } from "./dom.js";
+import { visible } from "./words.js";
 
 const ROW = 30;
 const MORE = 8;
@@ -148,7 +149,7 @@ export class List {
     slot.element.toggleAttribute("data-chosen", index === this.chosen);
     this.columns.forEach((column, number) => {
       const { cell, inner, text } = slot.cells[number];
-      const value = String(column.text(row));
+      const value = visible(String(column.text(row)));
       if (text.data !== value) text.data = value;
       if (column.href) this.lead(inner, column.href(row));
       if (column.isBad) cell.classList.toggle("bad", column.isBad(row));

@@ -14,6 +14,7 @@ import { state } from "./pages/pipelines/states.js";
 import { topic } from "./pages/topic.js";
 import { topics } from "./pages/topics.js";
 import { transactions } from "./pages/transactions.js";
+import { visible } from "./words.js";
 
 const NAVIGATION = [
   ["cluster", "Cluster"], ["topics", "Topics"], ["groups", "Groups"], ["share", "Share groups"],
@@ -24,9 +25,13 @@ const UP = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelin
   state: "pipelines/states" };
 const BESIDE = { topic: "topics", group: "groups", broker: "cluster", sink: "pipelines", capture: "pipelines", state: "pipelines" };
 
+// Who is logged in: all tabs have one session, as they have one cookie.
+const WHO = "drumlin-who";
+
 const main = document.getElementById("main");
 const status = document.getElementById("status");
 const keys = document.getElementById("keys");
+const KEY = "#key=";
 let about = null;
 let shown = null; // the page: {name, lists, refresh, everyS, timer, aborted}
 
@@ -71,7 +76,7 @@ async function show() {
     },
     live: (everyS, refresh) => Object.assign(page, { everyS, refresh }),
     session: known() ?? {},
-    title: (text) => { document.title = `${text} – Drumlin console`; },
+    title: (text) => { document.title = visible(`${text} – Drumlin console`); },
   };
   main.replaceChildren(h("p", { class: "quiet" }, "…"));
   try {
@@ -140,8 +145,8 @@ async function begin(why) {
 
 // The key in the address that the console has shown, which is taken out of it at once.
 function keyOfAddress() {
-  if (!location.hash.startsWith("#key=")) return null;
-  const key = location.hash.slice("#key=".length);
+  if (!location.hash.startsWith(KEY)) return null;
+  const key = location.hash.slice(KEY.length);
   history.replaceState(null, "", location.pathname);
   return key;
 }
@@ -149,7 +154,11 @@ function keyOfAddress() {
 function welcome(session) {
   const who = session.user === null ? session.cluster : `${session.user} @ ${session.cluster}`;
   const { only_looks: onlyLooks, has_registry: hasRegistry } = session;
-  sessionStorage.setItem("drumlin-who", JSON.stringify({ who, hasUser: session.user !== null, onlyLooks, hasRegistry }));
+  localStorage.setItem(WHO, JSON.stringify({ who, hasUser: session.user !== null, onlyLooks, hasRegistry }));
+  welcomed();
+}
+
+function welcomed() {
   greet();
   show();
 }
@@ -157,7 +166,7 @@ function welcome(session) {
 // The session as it was told at its beginning.
 function known() {
   try {
-    return JSON.parse(sessionStorage.getItem("drumlin-who"));
+    return JSON.parse(localStorage.getItem(WHO));
   } catch {
     return null;
   }
@@ -165,7 +174,7 @@ function known() {
 
 function greet() {
   const session = known();
-  document.getElementById("who").textContent = `${session?.who ?? ""}${session?.onlyLooks ? " · read-only" : ""}`;
+  document.getElementById("who").textContent = visible(`${session?.who ?? ""}${session?.onlyLooks ? " · read-only" : ""}`);
   document.getElementById("logout").hidden = !session?.hasUser;
   const nav = document.getElementById("nav");
   nav.hidden = false;
@@ -192,7 +201,7 @@ document.getElementById("logout").addEventListener("click", async () => {
   } catch {
     // The session is over anyway.
   }
-  sessionStorage.removeItem("drumlin-who");
+  localStorage.removeItem(WHO);
   forget();
   begin(null);
 });
@@ -221,8 +230,15 @@ document.addEventListener("visibilitychange", () => {
   else look(shown, true);
 });
 addEventListener("hashchange", show);
+// Another tab has logged in or out: what is shown here, and done, is that user's from now on.
+addEventListener("storage", ({ key }) => {
+  if (key !== WHO) return;
+  forget();
+  if (known()) welcomed();
+  else begin(null);
+});
 
 theme(localStorage.getItem("drumlin-theme"));
 greet();
-if (sessionStorage.getItem("drumlin-who")) show();
+if (known() && !location.hash.startsWith(KEY)) show();
 else begin(null);

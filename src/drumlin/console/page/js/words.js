@@ -60,11 +60,13 @@ export function textOf(field) {
   return null;
 }
 
-// Control characters as their pictures, so that nothing is invisible.
+// Control characters as their pictures, and others that are not seen by their numbers: nothing is invisible, nor turns the text around it.
 export function visible(text) {
   return text.replace(/[\u0000-\u0008\u000b-\u001f]/g, (each) => String.fromCharCode(0x2400 + each.charCodeAt(0)))
-    .replace(/[\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-      (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+    .replace(/[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => {
+      const digits = each.codePointAt(0).toString(16).padStart(4, "0");
+      return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits}`;
+    });
 }
 
 export function brief(field, format) {

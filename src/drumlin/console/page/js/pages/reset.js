@@ -44,7 +44,7 @@ export async function reset(context) {
     plan = shown;
     list.set(plan?.moves ?? []);
     confirm.disabled = plan === null || why !== null;
-    const sum = (field) => count((plan?.moves ?? []).reduce((all, row) => all + row[field], 0));
+    const sum = (field) => count((plan?.moves ?? []).reduce((all, row) => all + BigInt(row[field]), 0n));
     sums.replaceChildren(...(plan === null ? [] : [figures([["Partitions", count(plan.moves.length)],
       ["Offsets skipped", sum("skipped")], ["Offsets read again", sum("again")]])]));
   };
