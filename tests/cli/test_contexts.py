@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
+import drumlin
 from cli.conftest import Run
 from drumlin.cli import app
 from rig.brokers.drumlin_server import DrumlinServer
@@ -101,3 +103,49 @@ def test_names_are_completed_from_the_named_cluster(
     assert completed("--context", "h") == ["here"]
     (folder / "here.properties").write_bytes(b"\xff")
     assert completed("consume", "comple") == []
+
+
+def test_names_are_completed_from_the_cluster_that_the_command_would_take(
+    server: DrumlinServer, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("topics", "create", "completed-2", "-b", server.address)
+    run("context", "add", "gone", "-b", NOWHERE)
+    monkeypatch.setenv("DRUMLIN_BOOTSTRAP", server.address)
+    assert completed("consume", "completed-2") == ["completed-2"]
+    assert completed("--context", "gone", "consume", "completed-2") == []
+    assert completed("--context", "nobody", "consume", "completed-2") == []
+    assert completed("consume", "--config", str(folder / "gone.properties"), "completed-2") == []
+
+
+def test_names_that_a_shell_would_obey_are_not_completed(server: DrumlinServer) -> None:
+    hostile = ["$(id)", "`id`", "a;id", "a b", "x\nplain,y", "--yes", "st*", "it's", "~", "a>b"]
+    with drumlin.connect(server.address) as client:
+        client.create_topic("obeyed", 1)
+        for each in (*hostile, "shell-1", "münchen:1"):
+            client.commit_offsets(each, {("obeyed", 0): 0})
+        found = completed("groups", "describe", "-b", server.address, "")
+        for each in (*hostile, "shell-1", "münchen:1"):
+            client.delete_group(each)
+        client.delete_topic("obeyed")
+    assert {"shell-1", "münchen:1"} <= set(found)
+    assert not {*hostile, "x", "y"} & set(found)
+
+
+def test_what_is_wrong_in_the_folder_of_contexts(run: Run, folder: Path) -> None:
+    assert run("context", "add", "here", "-b", NOWHERE).code == 0
+    (folder / "not a name.properties").write_text("")
+    assert [each[0] for each in run("context", "list").rows] == ["here"]
+    assert completed("context", "use", "") == ["here"]
+    # Nothing is done on another cluster if the current context is not known.
+    (folder / "current-context").mkdir()
+    result = run("topics", "list")
+    assert (result.code, result.out) == (1, "")
+    assert str(folder / "current-context") in result.err
+
+
+def test_a_user_without_a_home(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1_234_567)
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert "home" not in run("topics", "list").err  # whatever there is at the default address
+    assert "set HOME" in run("context", "list").err

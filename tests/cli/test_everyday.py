@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import uuid
 from pathlib import Path
@@ -78,6 +79,38 @@ def test_keys_ends_and_times(topic: str, run: Run, monkeypatch: pytest.MonkeyPat
         last = run("consume", topic, "--from", before_end, "--json").json_lines
         assert [each["value"] for each in last] == values
     assert run("produce", topic, "--constant-key", "k", "-k", ":").code == 2
+
+
+def test_lines_are_written_byte_by_byte(
+    topic: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line has one end, not all that look like one; bytes of arguments need not be UTF-8."""
+    feed(monkeypatch, b"a\xffone\r\r\nb\xfftwo\r\nc\xff \n")
+    how = ("-k", os.fsdecode(b"\xff"), "-H", "h=1", "-H", "h=", "-H", os.fsdecode(b" h = \xfe"))
+    assert run("produce", topic, *how).code == 0
+    records = run("consume", topic, "--json").json_lines
+    assert [each["value"] for each in records] == ["one\r", "two", " "]
+    assert [(each["key"], each["value"]) for each in records[0]["headers"]] == [
+        ("h", "1"),
+        ("h", ""),
+        (" h ", {"base64": "IP4="}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        (("-k", ""), "--key-separator: empty"),
+        (("-D", ""), "--delimiter: empty"),
+        (("-H", "name"), "--header: 'name' is not NAME=VALUE"),
+    ],
+)
+def test_separators_and_headers_that_are_none(
+    run: Run, option: tuple[str, str], complaint: str
+) -> None:
+    result = run("produce", "nowhere", *option)
+    assert result.code == 2
+    assert complaint in result.err
 
 
 def test_a_topic_that_is_made_by_writing_is_told(

@@ -23,7 +23,9 @@ def test_bench(address: str, run: Run) -> None:
     assert result.err.startswith("topic drumlin-bench-")
     by_measure = {each["measure"]: each for each in result.json}
     assert list(by_measure) == ["produce", "consume", "acks", "end to end"]
-    assert by_measure["consume"]["records_per_s"] > 0
+    for each in ("produce", "consume"):
+        of = by_measure[each]
+        assert of["bytes_per_s"] / of["records_per_s"] == pytest.approx(100, rel=0.01)
     assert by_measure["acks"]["records"] == by_measure["end to end"]["records"] == 33
     for each in ("acks", "end to end"):
         of = by_measure[each]

@@ -82,6 +82,28 @@ def test_a_group_s_position(prefix: str, run: Run) -> None:
     assert run("consume", f"{prefix}-*", "-g", group, *form).out == ""
 
 
+def test_a_place_that_is_none(prefix: str, run: Run) -> None:
+    """A variable that was not set, or a group's misspelt name, are not the beginning."""
+    empty = run("consume", f"{prefix}-a", "--from", "")
+    assert (empty.code, empty.out) == (2, "")
+    for name in ("", "nobody"):
+        result = run("consume", f"{prefix}-a", "--from", f"group:{name}")
+        assert (result.code, result.out) == (1, "")
+        assert f"--from group:{name}: nothing is committed" in result.err
+    # A group that begins where another one is; later it goes on from its own position.
+    run("consume", f"{prefix}-a", "-g", f"{prefix}-first", "-n", "1")
+    begun = ("consume", f"{prefix}-a", "--from", f"group:{prefix}-first", "-g", f"{prefix}-next")
+    form = ("--format", "{key}", "-n", "1")
+    assert [run(*begun, *form).out for _ in range(2)] == ["a1\n", "a2\n"]
+
+
+@pytest.mark.parametrize("template", ["{}", "{", "{nokey}", "{offset:05d}", "{value:{key}}"])
+def test_a_format_that_is_none(run: Run, template: str) -> None:
+    result = run("consume", "nowhere", "--format", template, "-b", "127.0.0.1:1")
+    assert result.code == 2
+    assert "--format: " in result.err
+
+
 def test_members_of_several_topics(prefix: str, run: Run) -> None:
     group = f"{prefix}-members"
     form = ("--format", "{key}", "--join", "-g", group)

@@ -235,7 +235,7 @@ def _carry_out(
     if dry_run or asks:
         _show(group, rows, as_json and dry_run, "dry run" if dry_run else "planned")
     if dry_run:
-        output.note(f"dry run: {len(rows)} offsets of {group} are not changed")
+        output.note(f"dry run: {output.counted(len(rows), 'offset')} of {group} not changed")
         return
     confirm(f"Reset {len(rows)} offsets of {group}?", yes)
     positions = {
@@ -252,10 +252,10 @@ def _carry_out(
         now = group_offsets.describe(cluster, group)
         raise output.Failure(live_members(now, "reset")) from None
     if asks and not as_json:
-        print(f"{group}: {len(rows)} offsets reset")
+        print(f"{group}: {output.counted(len(rows), 'offset')} reset")
     else:
         _show(group, rows, as_json, "reset")
-        output.note(f"{group}: {len(rows)} offsets reset")
+        output.note(f"{group}: {output.counted(len(rows), 'offset')} reset")
 
 
 def _show(group: str, rows: list[dict[str, Any]], as_json: bool, state: str) -> None:

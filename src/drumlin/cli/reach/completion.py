@@ -1,7 +1,8 @@
 """Names that the shell completes: fetched from the cluster that the line so far names.
 
 Nothing here may delay a user who types, or print into the line: an error, or a cluster that does
-not answer soon, completes nothing.
+not answer soon, completes nothing. Names that a shell would take for something else are left out: a
+group may have any name, and click's scripts insert it as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from drumlin.peer.broker_connections import BrokerConnections
 
 _TIMEOUT_S: Final = 1.5
+#: One word for every shell, and no option.
+_HARMLESS: Final = re.compile(r"[\w.:@/+%][\w.:@/+%-]*")
 
 
 def complete_topic(context: click.Context, incomplete: str) -> list[str]:
@@ -60,7 +64,9 @@ def _names(
             names = asyncio.run(_asked(*_where(context), ask))
         except Exception:  # noqa: BLE001 - an error would be printed into the line being typed
             return []
-    return sorted(name for name in names if name.startswith(incomplete))
+    return sorted(
+        name for name in names if name.startswith(incomplete) and _HARMLESS.fullmatch(name)
+    )
 
 
 async def _asked(
@@ -83,14 +89,20 @@ async def _asked(
 
 def _where(context: click.Context) -> tuple[str, Path | None]:
     """Bootstrap address and configuration, chosen as for the command itself."""
-    said = context.params.get("command_config") or context.meta.get(NAMED_BEFORE)
+    found = context.params.get("command_config")
+    is_typed = context.get_parameter_source("command_config") is ParameterSource.COMMANDLINE
+    typed = found if is_typed else context.meta.get(NAMED_BEFORE)
+    said = typed or found
     config = Path(said) if said else None
+    of_config = None if config is None else properties_of(config).get(contexts.BOOTSTRAP)
     bootstrap = context.params.get("bootstrap")
     source = context.get_parameter_source("bootstrap")
-    if source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT) and bootstrap:
+    if source is ParameterSource.COMMANDLINE and bootstrap:
+        return bootstrap, config
+    if source is ParameterSource.ENVIRONMENT and bootstrap and not (typed and of_config):
         return bootstrap, config
     if config is not None:
-        return properties_of(config).get(contexts.BOOTSTRAP) or DEFAULT_BOOTSTRAP, config
+        return of_config or DEFAULT_BOOTSTRAP, config
     current = contexts.current()
     if current is not None:
         return contexts.bootstrap_of(current), contexts.existing(current)

@@ -59,7 +59,7 @@ def bench(
         int, Option("--rate", min=1, max=10_000, help="Records per second to measure latency by.")
     ] = 100,
     limit: Annotated[
-        int, Option("--limit", metavar="MIB", min=1, help="Write at most so much.")
+        int, Option("--limit", metavar="MIB", min=1, help="Write at most this much.")
     ] = 512,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -81,7 +81,7 @@ def bench(
         chunk = _chunk(record_bytes)
         with _own_topic(writing, partitions, replication_factor) as topic:
             run = _Run(writing, topic, partitions, record_bytes, seconds / 3, delivery)
-            rows = [_write(run, chunk, limit << 20), _read(reading, topic, run.seconds)]
+            rows = [_write(run, chunk, limit << 20), _read(reading, run)]
             rows += _latencies(run, reading, rate)
     if as_json:
         output.show_json(rows)
@@ -134,21 +134,21 @@ def _write(run: _Run, chunk: pa.Table, limit_bytes: int) -> dict[str, Any]:
     while (took := time.perf_counter() - started) < run.seconds and size < limit_bytes:
         run.client.append(chunk, run.topic, **run.delivery)
         records += chunk.num_rows
-        size += chunk["value"].nbytes
+        size += chunk.num_rows * run.record_bytes
         took = time.perf_counter() - started
     return _rates("produce", records, size, took)
 
 
-def _read(client: Client, topic: str, seconds: float) -> dict[str, Any]:
+def _read(client: Client, run: _Run) -> dict[str, Any]:
     """Read the topic, again and again if it is short."""
     records = size = 0
     started = time.perf_counter()
-    while (took := time.perf_counter() - started) < seconds:
-        for batch in client.read_batches(topic, columns=["value"]):
+    while (took := time.perf_counter() - started) < run.seconds:
+        for batch in client.read_batches(run.topic, columns=["value"]):
             records += batch.num_rows
-            size += batch.nbytes
+            size += batch.num_rows * run.record_bytes
             took = time.perf_counter() - started
-            if took >= seconds:
+            if took >= run.seconds:
                 break
     return _rates("consume", records, size, took)
 
@@ -247,7 +247,8 @@ def _wait_until_it_reads(run: _Run, consumer: Consumer) -> None:
 def _percentiles(measure: str, seconds: Sequence[float]) -> dict[str, Any]:
     ordered = sorted(1000 * each for each in seconds)
     found = {
-        f"p{each}_ms": round(ordered[min(len(ordered) - 1, len(ordered) * each // 100)], 3)
+        # The least time within which this many in a hundred were done.
+        f"p{each}_ms": round(ordered[-(-len(ordered) * each // 100) - 1], 3)
         for each in _PERCENTILES
     }
     return {"measure": measure, "records": len(ordered), **found, "max_ms": round(ordered[-1], 3)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from drumlin.cli.records.registry_values import RegistryValues
     from drumlin.cli.terminal.record_text import Records
     from drumlin.client.client import Client
+    from drumlin.client.topic_partition import TopicPartition
     from drumlin.records.text.lines import Lines
 
 Sink = Callable[[str, "Records | Lines"], None]
@@ -181,7 +182,8 @@ def consume(
         if join:
             _read_as_member(run.client, str(group), run.topics, sink, wanted, check)
         else:
-            places = _Places(start or ("end" if follow else "beginning"), group, partition)
+            default = "end" if follow else "beginning"
+            places = _Places(default if start is None else start, group, partition)
             records = run.read(places, last, follow, wanted, sink, check)
             if to_file is not None:
                 output.show_file(to_file, records, as_json)
@@ -260,14 +262,28 @@ class _Run:
         for topic in self.topics:
             partitions = existing_partitions(self.client, topic, places.partitions)
             positions[topic] = place.in_partitions(self.client, topic, partitions)
-        name = places.group or (places.start.removeprefix(_GROUP) if is_of_group else None)
-        if name is None:
+        if is_of_group:
+            name = places.start.removeprefix(_GROUP)
+            if not _move(positions, Group(self.cluster(), name).committed()):
+                shown = ", ".join(self.topics)
+                raise output.Failure(
+                    f"--from {places.start}: nothing is committed there of {shown}"
+                )
+        if places.group is None:
             return positions, None
-        group = Group(self.cluster(), name)
-        for (topic, partition), offset in group.committed().items():
-            if partition in positions.get(topic, {}):
-                positions[topic][partition] = offset
-        return positions, group if places.group else None
+        group = Group(self.cluster(), places.group)
+        _move(positions, group.committed())
+        return positions, group
+
+
+def _move(positions: dict[str, Offsets], committed: Mapping[TopicPartition, int]) -> int:
+    """Move positions to what is committed; returns how many there were."""
+    moved = 0
+    for (topic, partition), offset in committed.items():
+        if partition in positions.get(topic, {}):
+            positions[topic][partition] = offset
+            moved += 1
+    return moved
 
 
 def _check_nothing() -> None:

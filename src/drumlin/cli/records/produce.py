@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +18,7 @@ from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_topic
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
-from drumlin.cli.terminal.options import (
-    DEFAULT_BOOTSTRAP,
-    AsJson,
-    Bootstrap,
-    examples,
-    parse_assignments,
-)
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.terminal.places import TIMES, parse_time
 from drumlin.cli.terminal.record_text import parse_json_line
 from drumlin.client.errors import ClientError
@@ -73,7 +68,7 @@ class _Lines:
     is_json: bool
     key_separator: bytes | None
     null: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
+    headers: tuple[tuple[str, bytes], ...]  # names may be repeated
     key: bytes | None = None
     timestamp_ms: int | None = None
     encode_key: Encode | None = None
@@ -220,14 +215,15 @@ def produce(
         raise click.BadParameter("schemas are for lines, not for columnar files")
     lines = _Lines(
         json_lines,
-        None if key_separator is None else _unescaped(key_separator),
+        None if key_separator is None else _unescaped("--key-separator", key_separator),
         _encoded(null),
-        tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
+        tuple(map(_header, header or ())),
         _encoded(constant_key),
         None if timestamp is None else _timestamp_ms(timestamp),
         _encoder(registry, command_config, key_schema, topic, "key"),
         _encoder(registry, command_config, value_schema, topic, "value"),
     )
+    ends = _unescaped("--delimiter", delimiter)
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
     with connect(bootstrap, **settings_of(command_config)) as client, ExitStack() as stack:
@@ -236,7 +232,6 @@ def produce(
         if file.suffix in _COLUMNAR:
             records = _produce_rows(target, topic, file, key, value, partition, delivery)
         else:
-            ends = _unescaped(delimiter)
             records = _produce_lines(target, topic, file, ends, lines, partition, delivery)
     if records and missing.get(topic) is ErrorCode.unknown_topic_or_partition:
         output.note(f"created topic {topic}")
@@ -257,6 +252,8 @@ def _encoder(
 def _check_exists(file: Path) -> None:
     if file != _STDIN and not file.exists():
         raise output.Failure(f"{file}: no such file")
+    if file.is_dir():
+        raise output.Failure(f"{file}: a folder, not a file")
 
 
 @contextmanager
@@ -302,20 +299,31 @@ def _written(count: int) -> str:
 
 
 def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+    """The bytes that were typed; they need not be UTF-8."""
+    return None if text is None else os.fsencode(text)
 
 
-def _unescaped(separator: str) -> bytes:
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"--header: {text!r} is not NAME=VALUE")
+    return name, os.fsencode(value)
+
+
+def _unescaped(option: str, separator: str) -> bytes:
     for escape, character in ((r"\t", "\t"), (r"\n", "\n"), (r"\0", "\0")):
         separator = separator.replace(escape, character)
-    return separator.encode()
+    if not separator:
+        raise click.BadParameter(f"{option}: empty")
+    return os.fsencode(separator)
 
 
 def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
     """The pieces between delimiters; if the delimiter is a newline, lines without their ends."""
     if delimiter == b"\n":
         for line in source:
-            yield line.rstrip(b"\r\n")
+            # One end, not all: a value may end like a line.
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
         return
     rest = b""
     while data := source.read(_READ_BYTES):

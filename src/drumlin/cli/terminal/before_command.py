@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
 from typing import Final
 
@@ -50,10 +50,13 @@ def _take_file(context: click.Context, _: click.Parameter, path: Path | None) ->
 def _take_context(context: click.Context, _: click.Parameter, name: str | None) -> None:
     if name is None:
         return
-    # While a line is completed, names come from its cluster; an error would spoil the line.
-    errors = (Failure, click.BadParameter) if context.resilient_parsing else ()
-    with contextlib.suppress(*errors):
-        _take(context, contexts.existing(name))
+    try:
+        path = contexts.existing(name)
+    except (Failure, click.BadParameter):
+        if not context.resilient_parsing:
+            raise
+        path = Path(os.devnull, name)  # while a line is completed: no cluster, so no names
+    _take(context, path)
 
 
 def _take(context: click.Context, path: Path) -> None:

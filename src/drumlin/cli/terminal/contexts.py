@@ -24,13 +24,21 @@ _CURRENT: Final = "current-context"
 
 
 def folder() -> Path:
-    """The folder of the user's contexts."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "drumlin"
+    """The folder of the user's contexts.
+
+    Raises:
+        Failure: the user has no home directory, as some of containers.
+    """
+    try:
+        return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "drumlin"
+    except RuntimeError:
+        raise Failure("no home directory for contexts: set HOME or XDG_CONFIG_HOME") from None
 
 
 def names() -> list[str]:
-    """The names of all contexts."""
-    return sorted(each.stem for each in folder().glob(f"*{SUFFIX}"))
+    """The names of all contexts; a file with another name is none."""
+    stems = (each.stem for each in folder().glob(f"*{SUFFIX}"))
+    return sorted(each for each in stems if _NAME.fullmatch(each))
 
 
 def path_of(name: str) -> Path:
@@ -94,11 +102,21 @@ def bootstrap_of(name: str) -> str:
 
 
 def current() -> str | None:
-    """The name of the current context, if one was chosen."""
+    """The name of the current context, if one was chosen.
+
+    Raises:
+        Failure: it cannot be read. Without it, a command would work on another cluster.
+    """
     try:
-        name = (folder() / _CURRENT).read_text().strip()
-    except OSError:
+        path = folder() / _CURRENT
+    except Failure:
         return None
+    try:
+        name = path.read_text("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Failure(f"the current context: {path}: {error.strerror}") from None
     return name or None
 
 

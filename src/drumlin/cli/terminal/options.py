@@ -69,7 +69,7 @@ def confirm(question: str, yes: bool) -> None:
     if not can_ask():
         refusal = f"{question} There is no terminal to ask on: say --yes to have it done"
         raise output.Failure(refusal, _EXIT_USAGE)
-    click.confirm(question, abort=True, err=True)
+    click.confirm(output.visible(question), abort=True, err=True)
 
 
 def can_ask() -> bool:

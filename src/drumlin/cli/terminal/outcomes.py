@@ -40,7 +40,7 @@ def for_each(
                 continue
             rows.append({kind: name, done: is_done})
             if not as_json:
-                print(f"{name}: {done if is_done else otherwise}", flush=True)
+                print(output.printable(f"{name}: {done if is_done else otherwise}"), flush=True)
     finally:
         if as_json and rows:  # done, even if others failed
             output.show_json(rows)

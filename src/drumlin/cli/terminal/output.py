@@ -9,6 +9,7 @@ in a readable form. Nothing here knows Kafka.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,12 @@ Row = Mapping[str, Any]
 
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIME_UNITS_MS = (("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000))
+#: Characters that a terminal obeys, that change the direction of what is shown, or that are halves.
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+#: What would be taken for the end of a field or of a line.
+_IN_FIELD = {ord("\t"): r"\t", ord("\n"): r"\n", ord("\r"): r"\r"}
 
 
 class Failure(Exception):
@@ -71,14 +78,18 @@ def show_changes(rows: Sequence[Row], sentences: Iterable[str], as_json: bool) -
         show_json(list(rows))
         return
     for sentence in sentences:
-        print(sentence)
+        print(printable(sentence))
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    # As text: a name may have brackets, which would be markup.
+    heading_text = None if title is None else Text(visible(title), style="table.title")
+    table = Table(
+        title=heading_text, title_justify="left", header_style="bold", box=None, pad_edge=False
+    )
     for column in columns:
         numeric = any(isinstance(row.get(column), int | float) for row in rows)
         table.add_column(
@@ -111,12 +122,19 @@ def show_file(path: Path, records: int, as_json: bool) -> None:
 
 def show_json(value: Any) -> None:
     """One JSON document."""
-    print(json_text(value, indent=2))
+    print(_escaped(json_text(value, indent=2)))
 
 
 def json_line(value: Any) -> str:
     """One compact JSON document without its newline, for streams of them."""
-    return json_text(value)
+    return _escaped(json_text(value))
+
+
+def _escaped(text: str) -> str:
+    """JSON whose strings have nothing that a terminal would obey; their values are the same."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain(value: Any) -> str:
@@ -127,7 +145,7 @@ def plain(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return ",".join(plain(item) for item in value)
-    return str(value)
+    return str(value).translate(_IN_FIELD)
 
 
 def human(column: str, value: Any, *, timespec: str = "seconds") -> str:
@@ -157,6 +175,11 @@ def _human_rate(column: str, value: float) -> str:
 def printable(text: str) -> str:
     """Text without what a terminal would obey: names of groups and clients may be anything."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def visible(text: str) -> str:
+    """The same for texts that may have lines and tabs, such as values of records."""
+    return _OBEYED.sub("\ufffd", text)
 
 
 def counted(count: int, thing: str) -> str:
@@ -212,7 +235,7 @@ def coloured(lines: Iterable[str]) -> Iterator[str]:
 
 def note(message: str) -> None:
     """Print a note on standard error, separate from the results."""
-    print(message, file=sys.stderr)
+    print(visible(message), file=sys.stderr)
 
 
 class Bar(Protocol):

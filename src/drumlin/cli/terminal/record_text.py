@@ -2,7 +2,8 @@
 
 A format of plain fields becomes columns of text without a Python object per record. Bytes that are
 not UTF-8 pass through text unchanged (as surrogates) and through JSON as `{"base64": …}`, so that
-any consumed record can be produced again.
+any consumed record can be produced again. Only a terminal gets text without what it would obey:
+records come from anyone.
 """
 
 from __future__ import annotations
@@ -54,15 +55,20 @@ class Formatter:
         self._template = template
         self._null = null
         self.is_coloured = is_coloured
+        self._is_for_terminal = sys.stdout.isatty()
         try:
             self._parts = list(string.Formatter().parse(template))
         except ValueError as error:
             raise click.BadParameter(f"--format: {error}") from None
-        self._used = {name for _, name, _, _ in self._parts if name}
+        self._used = {name for _, name, _, _ in self._parts if name is not None}
         unknown = self._used - set(FIELDS)
         if unknown:
             known = ", ".join(FIELDS)
             raise click.BadParameter(f"--format: no field {min(unknown)!r} (there are {known})")
+        try:
+            template.format_map(dict.fromkeys(self._used, ""))
+        except (ValueError, LookupError) as error:
+            raise click.BadParameter(f"--format: {error} (all fields are text)") from None
 
     @property
     def uses_headers(self) -> bool:
@@ -79,7 +85,8 @@ class Formatter:
         """Whether many records can be formatted at once: by `form_of`, or by `texts_of`."""
         is_plain = all(not spec and not conversion for _, _, spec, conversion in self._parts)
         has_colours = self.is_coloured and not self._used.isdisjoint(_COLOURS)
-        return is_plain and not has_colours and self._used <= _IN_COLUMNS
+        is_raw = not has_colours and not self._is_for_terminal
+        return is_plain and is_raw and self._used <= _IN_COLUMNS
 
     def form_of(self, topic: str, partition: int) -> LineForm:
         """The form of a partition's lines, if the format is plain."""
@@ -142,7 +149,8 @@ class Formatter:
         if name == "time":
             return output.human_timestamp(row["timestamp"])
         if name == "headers":
-            return ",".join(f"{h['key']}={self._text(h['value'])}" for h in row["headers"])
+            pairs = ((self._text(h["key"]), self._text(h["value"])) for h in row["headers"])
+            return ",".join(f"{key}={value}" for key, value in pairs)
         if name.endswith("_size"):
             data = row[name.removesuffix("_size")]
             return "-1" if data is None else str(len(data))
@@ -156,8 +164,10 @@ class Formatter:
         if data is None:
             return self._null
         if isinstance(data, bytes):
-            return data.decode("utf-8", "surrogateescape")
-        return data if isinstance(data, str) else output.json_line(data)
+            data = data.decode("utf-8", "surrogateescape")
+        elif not isinstance(data, str):
+            return output.json_line(data)
+        return output.visible(data) if self._is_for_terminal else data
 
 
 def _encoded(text: str) -> bytes:
