@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -25,9 +26,11 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinSe
 
 @pytest.fixture
 def run(group_broker: DrumlinServer) -> Callable[[Scenario], None]:
-    """Runs a scenario. Nothing may be left of it in the loop."""
+    """Runs a scenario. Nothing may be left of it in the loop, and the loop has no complaints."""
+    complaints: list[dict[str, Any]] = []
 
     async def whole(scenario: Scenario) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: complaints.append(each))
         before = asyncio.all_tasks()
         async with aio.connect(group_broker.address) as client:
             topic = f"aio-{uuid.uuid4().hex[:12]}"
@@ -35,4 +38,9 @@ def run(group_broker: DrumlinServer) -> Callable[[Scenario], None]:
             await scenario(client, topic)
         assert asyncio.all_tasks() == before
 
-    return lambda scenario: asyncio.run(whole(scenario))
+    def run_it(scenario: Scenario) -> None:
+        asyncio.run(whole(scenario))
+        gc.collect()
+        assert complaints == []
+
+    return run_it

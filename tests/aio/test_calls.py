@@ -242,6 +242,61 @@ async def _wait_for(delivery: Any) -> Any:
     return await delivery
 
 
+@pytest.mark.parametrize("after_s", [0, 0.02])
+def test_a_client_that_is_closed_while_it_reads_and_writes(
+    run: Callable[[Scenario], None], after_s: float
+) -> None:
+    """No call waits for ever, and nothing goes on without the client."""
+
+    async def scenario(client: aio.Client, topic: str) -> None:
+        await client.append(_rows(3_000, 1000), topic)
+        other = await aio.connect(client._core.bootstrap)
+        batches = other.read_batches(topic, max_bytes_per_batch=10_000)
+        calls = (
+            other.read(topic, max_bytes_per_batch=10_000),
+            anext(batches),
+            other.snapshot(topic),
+            other.restore(topic, f"{topic}-then"),
+            other.append(_rows(3_000, 1000), topic, batch_bytes=10_000),
+        )
+        tasks = [asyncio.ensure_future(each) for each in calls]
+        await asyncio.sleep(after_s)
+        async with asyncio.timeout(30):
+            await other.close()
+            for each in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(each, ClientError) or not isinstance(each, BaseException)
+
+    run(scenario)
+
+
+class _Transport:
+    """A transport that is no `asyncio.Transport`, as that of uvloop."""
+
+    def __init__(self, theirs: asyncio.Transport) -> None:
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._theirs, name)
+
+
+def test_another_kind_of_loop(group_broker: DrumlinServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def create_connection(make: Any, *where: Any, **options: Any) -> Any:
+            protocol = make()
+            theirs = protocol.connection_made
+            monkeypatch.setattr(protocol, "connection_made", lambda its: theirs(_Transport(its)))
+            return await connect(lambda: protocol, *where, **options)
+
+        monkeypatch.setattr(loop, "create_connection", create_connection)
+        async with aio.connect(group_broker.address) as client:
+            await client.list_topics()
+
+    asyncio.run(main())
+
+
 def test_a_client_belongs_to_its_loop(group_broker: DrumlinServer) -> None:
     async def main() -> aio.Client:
         return await aio.connect(group_broker.address, check=False)

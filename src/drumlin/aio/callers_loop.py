@@ -166,9 +166,11 @@ class CallersLoop(CoreLoop):
         await asyncio.gather(*attached, *self._ends, return_exceptions=True)
 
     async def settle(self) -> None:
-        """Wait for the threads that still work for the client."""
+        """Wait for the threads that still work for the client, which was stopped."""
         while self._works:
-            await asyncio.wait(self._works)
+            for each in list(self._awaited):
+                self._interrupt(each)
+            await asyncio.wait(self._works, timeout=_INTERRUPT_AGAIN_S)
 
     # -- what else waits or takes long ---------------------------------------------------
 
@@ -206,7 +208,7 @@ class CallersLoop(CoreLoop):
         """The result of a function in a thread. It is done even if the caller is cancelled."""
         work = self.begin_work(function)
         try:
-            return await asyncio.shield(work)
+            return await shielded(work)
         finally:
             while not work.done():
                 with contextlib.suppress(asyncio.CancelledError):
@@ -232,7 +234,7 @@ class CallersLoop(CoreLoop):
 
         work = self.begin_work(call)
         try:
-            return await asyncio.shield(work)
+            return await shielded(work)
         except asyncio.CancelledError:
             while not work.done():
                 for each in caller:

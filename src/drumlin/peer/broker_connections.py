@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import difflib
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from drumlin.background import Background
 from drumlin.peer.cluster_view import ClusterView
 from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.frame_memory import FrameMemory
@@ -67,6 +68,8 @@ class BrokerConnections:
         self._access = access or Access(options.security, options.connect_timeout_ms)
         self.view = ClusterView()
         self.memory = FrameMemory()
+        self._background = Background()
+        self._is_closed = False
         self._bootstrap = list(bootstrap)
         self._links: dict[Address, Link] = {}
 
@@ -83,6 +86,8 @@ class BrokerConnections:
 
     async def close(self) -> None:
         """Close all connections, including those being opened; then nothing runs for them."""
+        self._is_closed = True
+        await self._background.end()
         links = list(self._links.values())
         self._links.clear()
         for link in links:
@@ -90,6 +95,10 @@ class BrokerConnections:
         openings = [link.opening for link in links if link.opening is not None]
         await asyncio.gather(*openings, return_exceptions=True)
         await asyncio.sleep(0)  # transports end in the loop's next turn
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None] | None:
+        """Run work that uses them in the background, until `close`; after it, nothing."""
+        return None if self._is_closed else self._background.spawn(work())
 
     # -- connections ---------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import os
 import random
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.login import log_in
@@ -127,31 +127,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
             AuthenticationFailed: we do not trust the broker, or it rejects our identity.
             PeerError: the peer is not a broker, or not a compatible one.
         """
-        memory = memory or FrameMemory()
         access = access or Access(options.security, options.connect_timeout_ms)
+        connection = cls(address, options, memory or FrameMemory(), access)
         try:
-            async with asyncio.timeout(options.connect_timeout_ms / 1000):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: cls(address, options, memory, access),
-                    address.host,
-                    address.port,
-                    ssl=access.tls,
-                )
-        except TimeoutError:
-            waited = f"no connection within {options.connect_timeout_ms} ms"
-            raise ConnectionLost(f"broker {address}: {waited}") from None
-        except OSError as error:
-            if isinstance(error, ssl.SSLError | ConnectionResetError) and access.tls is not None:
-                raise explained(error, f"broker {address}") from error
-            raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
-        except (ValueError, OverflowError):  # metadata may contain any host and port
-            raise ConnectionLost(f"broker {address}: that is no address") from None
-        try:
+            await connection._connect()
             await connection._negotiate()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    async def _connect(self) -> None:
+        address, timeout_ms = self.address, self._options.connect_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self, address.host, address.port, ssl=self._access.tls
+                )
+        except TimeoutError:
+            waited = f"no connection within {timeout_ms} ms"
+            raise ConnectionLost(f"broker {address}: {waited}") from None
+        except OSError as error:
+            tls = self._access.tls
+            if isinstance(error, ssl.SSLError | ConnectionResetError) and tls is not None:
+                raise explained(error, f"broker {address}") from error
+            raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
+        except (ValueError, OverflowError):  # metadata may contain any host and port
+            raise ConnectionLost(f"broker {address}: that is no address") from None
 
     # -- requests ------------------------------------------------------------------------
 
@@ -377,7 +379,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- callbacks of the transport ------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's has another class
         self._transport = transport
         is_plain = self._access.tls is None
         try:

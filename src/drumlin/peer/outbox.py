@@ -129,11 +129,7 @@ class EncryptedOutbox:
         """Whether TLS, or the socket's transport below it, has unsent data."""
         below = getattr(getattr(self._transport, "_ssl_protocol", None), "_transport", None)
         layers = (self._transport, below)
-        return any(
-            each.get_write_buffer_size()
-            for each in layers
-            if isinstance(each, asyncio.WriteTransport)
-        )
+        return any(each.get_write_buffer_size() for each in layers if each is not None)
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
         """Send a frame after all earlier ones."""

@@ -188,7 +188,9 @@ class Consumer:
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         if not self._polling.acquire(blocking=False):
-            raise ClientError("this consumer is polled by another thread, or from a callback")
+            raise ClientError(
+                "this consumer is polled already, by another thread or task, or from a callback"
+            )
         try:
             yield
         finally:

@@ -15,7 +15,7 @@ from drumlin.client.admin.committed_offsets import NO_EPOCH, GroupMetadata, Offs
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.fetching.fetch_buffer import FetchBuffer, Piece
 from drumlin.client.consumer.fetching.fetcher import Fetcher
-from drumlin.client.consumer.membership.driver import Driver, GroupProtocolDriver
+from drumlin.client.consumer.membership.driver import NO_MEMBER, Driver, GroupProtocolDriver
 from drumlin.client.consumer.membership.membership import Duty, DutyKind
 from drumlin.client.consumer.membership.protocol_choice import make_protocol
 from drumlin.client.consumer.offsets.commits import Committer
@@ -405,7 +405,8 @@ class ConsumerEngine:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._protocol.leave(step._replace(is_final=leaves is True))
         except (KafkaError, PeerError, TimeoutError) as error:
-            _log.warning("leaving group %r: %s", self._group_id, error)
+            if getattr(error, "code", None) not in NO_MEMBER:
+                _log.warning("leaving group %r: %s", self._group_id, error)
 
     # -- topics --------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class RangeStream:
     def begin(self) -> None:
         """Start fetching."""
         if not self._is_closed:
-            self._task = asyncio.ensure_future(self._fetch_all())
+            self._task = self._connections.run(self._fetch_all)
 
     async def next(self) -> PartitionFetch | None:
         """The next piece; None when the range is complete. Raises the error that ended fetching."""

@@ -31,6 +31,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from drumlin.background import look_at
 from drumlin.client.errors import ClientError, as_delivery_failed
 from drumlin.client.write.too_large import explained, is_too_large, largest_bytes
 from drumlin.peer.broker_connections import BrokerConnections
@@ -241,6 +242,7 @@ class PartitionSender:
 
     def _answered(self, batch: Batch, answer: asyncio.Future[Any]) -> None:
         if batch not in self._in_flight:  # failed meanwhile
+            look_at(answer)
             return
         self._in_flight.remove(batch)
         try:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from drumlin.client.consumer.membership.membership import Leave, Wait
 from drumlin.peer.peer_error import AuthenticationFailed, PeerError, UnsupportedByBroker
-from drumlin.wire.error_codes import KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: The answers to `leave` of one that is no member any more, or was never made one.
+NO_MEMBER: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 
 
 class GroupProtocolDriver(Protocol):
