@@ -231,13 +231,18 @@ class BrokerConfig:
         """The text set for this listener alone; `name` may include a SASL mechanism."""
         return self._given.get(f"listener.name.{listener.lower()}.{name}")
 
-    def connection_rates(self) -> dict[str, int]:
-        """The maximum of new connections per second, for listeners that have their own limit."""
+    def limits_of_listeners(self, name: str) -> dict[str, int]:
+        """A limit of connections, for listeners that have one of their own."""
         return {
-            each.name: part(self.of_listener(each.name, CONNECTION_RATE), self.brokers)
+            each.name: part(self.of_listener(each.name, name), self.brokers)
             for each in self.listeners
-            if self.text_of_listener(each.name, CONNECTION_RATE) is not None
+            if self.text_of_listener(each.name, name) is not None
         }
+
+    @property
+    def listener_of_brokers(self) -> str | None:
+        """The listener that has only its own limits; None if it is for clients as well."""
+        return self.inter_broker_listener_name if len(self.listeners) > 1 else None
 
     def default_text(self, key: Key) -> str | None:
         """The default of a key, as text."""
@@ -344,6 +349,7 @@ class BrokerConfig:
 
 
 CONNECTION_RATE: Final = "max.connection.creation.rate"
+CONNECTIONS: Final = "max.connections"
 #: Prefixes of the keys that can be set for one listener.
 _OF_LISTENERS: Final = (
     "ssl.",
@@ -363,7 +369,8 @@ def _has_effect(name: str, listeners: Collection[str]) -> bool:
     listener, key = parts
     if listener.upper() not in listeners:
         return False
-    is_known = key in keys and keys[key].has_effect and key.startswith(_OF_LISTENERS)
+    is_of_listeners = key.startswith(_OF_LISTENERS) or key == CONNECTIONS
+    is_known = key in keys and keys[key].has_effect and is_of_listeners
     return is_known or key.endswith(_OF_MECHANISMS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from drumlin.broker.start import server, startup
 from drumlin.broker.start.startup import StartFailed, families
 from drumlin.wire.messages import encode_request, parse_response
 from rig.data.messages import build
+from rig.waiting import wait_until
 
 IPV4, IPV6 = socket.AF_INET, socket.AF_INET6
 
@@ -123,3 +125,49 @@ def test_refusals_of_very_many_addresses(
         *(f"refused a connection from 127.0.1.{number} (1 so far)" for number in (1, 2, 3)),
         *(f"refused a connection from another address ({count} so far)" for count in (1, 2, 4)),
     ]
+
+
+def test_most_connections_of_a_listener(tmp_path: Path) -> None:
+    """Clients, too many for theirs and for the broker, keep no broker out."""
+
+    async def open_at(port: int, count: int) -> int:
+        """How many of so many more connections are let in."""
+        answered = []
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(bytes((0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255)))
+            with contextlib.suppress(ConnectionError):
+                answered.append(await reader.read(4))
+        return len(list(filter(None, answered)))
+
+    async def run() -> None:
+        settings = {
+            "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+            "listener_security_protocol_map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+            "inter_broker_listener_name": "BROKERS",
+            "max_connections": "5",
+            "listener_name_clients_max_connections": "3",
+            "listener_name_brokers_max_connections": "6",
+        }
+        async with running(tmp_path, **settings) as broker:
+            clients, brokers = (each.port for each in broker.listeners)
+            assert await open_at(clients, 5) == 3
+            assert await open_at(brokers, 5) == 5
+            for writer in writers:
+                writer.close()
+            counts = broker.server.traffic().values()
+
+            def have_left() -> bool:
+                return all(each.opened == each.closed for each in counts)
+
+            await asyncio.to_thread(wait_until, have_left, "the end of all connections")
+            assert await open_at(clients, 5) == 3
+            assert await open_at(brokers, 9) == 6
+            for writer in writers:
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+
+    writers: list[asyncio.StreamWriter] = []
+    asyncio.run(asyncio.wait_for(run(), 30))

@@ -64,7 +64,7 @@ from drumlin.broker.topics.state_topics import StateLogs, state_topic
 from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.broker.traffic.topic_counts import TrafficByTopic
 from drumlin.clock import Clock
-from drumlin.config.broker import BrokerConfig
+from drumlin.config.broker import CONNECTION_RATE, CONNECTIONS, BrokerConfig
 from drumlin.config.config_error import ConfigError
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.share_groups import ShareGroupMembership
@@ -329,10 +329,9 @@ class Broker:
 
     def _limit_connections(self) -> None:
         config = self.config
-        rates = {BROKER: config.max_connection_creation_rate, **config.connection_rates()}
-        is_one_of_many = len(config.listeners) > 1
-        exempt = config.inter_broker_listener_name if is_one_of_many else None
-        self.client_quotas.connections.limit(rates, exempt)
+        of_listeners = config.limits_of_listeners(CONNECTION_RATE)
+        rates = {BROKER: config.max_connection_creation_rate, **of_listeners}
+        self.client_quotas.connections.limit(rates, config.listener_of_brokers)
 
     def _follow_topics(self, change: Change) -> None:
         if isinstance(change, TopicDeleted):
@@ -412,6 +411,8 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
     memory = config.queued_max_request_bytes
     return ConnectionLimits(
         max_connections=config.max_connections,
+        max_connections_of_listeners=config.limits_of_listeners(CONNECTIONS),
+        listener_of_brokers=config.listener_of_brokers,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
         connections_max_idle_ms=config.connections_max_idle_ms,

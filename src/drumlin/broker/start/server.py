@@ -62,6 +62,9 @@ class ConnectionLimits:
     """The values of Kafka's keys of the same names; an idle time of 0 means never."""
 
     max_connections: int
+    max_connections_of_listeners: dict[str, int]
+    #: It is under its own limit alone: clients must not keep brokers out.
+    listener_of_brokers: str | None
     max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
     connections_max_idle_ms: int
@@ -141,7 +144,7 @@ class Server:
                 return
             # A new descriptor has the lowest free number, which shows how many are in use.
             is_last = sock.fileno() >= _connections_end()
-            refusal, pause_ms = self._refusal(address[0]), 0
+            refusal, pause_ms = self._refusal(listening, address[0]), 0
             if refusal is None:
                 pause_ms = self._take(sock, listening, address[0])
             else:
@@ -205,10 +208,17 @@ class Server:
         except (OSError, MemoryError):
             loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
 
-    def _refusal(self, host: str) -> str | None:
-        if self._count >= self.limits.max_connections:
-            return f"max.connections={self.limits.max_connections} reached"
-        allowed = self.limits.per_ip(host)
+    def _refusal(self, listening: socket.socket, host: str) -> str | None:
+        limits, listener = self.limits, self._sockets[listening].name
+        if self._count >= limits.max_connections and listener != limits.listener_of_brokers:
+            return f"max.connections={limits.max_connections} reached"
+        counts, own = (
+            self._doors[listener].counts,
+            limits.max_connections_of_listeners.get(listener),
+        )
+        if own is not None and counts.opened - counts.closed >= own:
+            return f"listener.name.{listener.lower()}.max.connections={own} reached"
+        allowed = limits.per_ip(host)
         if self._per_ip[host] >= allowed:
             return f"max.connections.per.ip={allowed} reached"
         return None
