@@ -58,6 +58,11 @@ class Replica:
         return self.log.high_watermark
 
     @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the earliest open transaction. Thread-safe."""
+        return self.log.producer_state.first_undecided_offset
+
+    @property
     def last_stable_offset(self) -> int:
         """The first offset of an open transaction, or else the high watermark. Thread-safe.
 
@@ -65,7 +70,7 @@ class Replica:
         transaction below it.
         """
         high_watermark = self.high_watermark
-        first_undecided = self.log.producer_state.first_undecided_offset
+        first_undecided = self.first_undecided_offset
         if first_undecided is None:
             return high_watermark
         # Retention may have deleted the transaction's beginning.

@@ -90,6 +90,8 @@ def test_an_open_transaction(watched: Watched) -> None:
     seen = watched.now()
     assert seen['drumlin_transactions{state="Ongoing"}'] == 1
     assert seen["drumlin_transactions_oldest_open_seconds"] > 0
+    undecided = "drumlin_transactions_oldest_undecided_seconds"
+    wait_until(lambda: watched.now()[undecided] > 0, "readers that wait")
     producer.commit_transaction(30)
     wait_until(
         lambda: watched.now()["drumlin_transactions_oldest_open_seconds"] == 0, "it to be over"

@@ -38,6 +38,7 @@ from drumlin.broker.metrics.process import begin_to_measure_process
 from drumlin.broker.metrics.replication import measure_replication
 from drumlin.broker.metrics.rooms import Rooms
 from drumlin.broker.metrics.traffic import Listening, Serving, begin_to_measure_traffic
+from drumlin.broker.metrics.undecided import Undecided
 from drumlin.broker.telemetry.client_telemetry import Receiving
 from drumlin.compaction.failures import CleaningStopped
 from drumlin.compaction.pool.report import describe_result
@@ -82,6 +83,7 @@ class Endpoints:
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
+        self.metrics.add(Undecided(broker).measure)
         self.metrics.add(lambda: measure_clock(broker.clock))
         self.metrics.add_begun(lambda: begin_to_measure_traffic(broker))
         self.metrics.add_begun(lambda: begin_to_measure_certificates(broker.server.certificates()))

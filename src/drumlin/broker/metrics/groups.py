@@ -92,12 +92,14 @@ class Groups:
                 {at: float(count) for at, count in counts.items()},
             )
             begun = [
-                each.start_timestamp_ms for each in known if each.state is TransactionState.ONGOING
+                each.start_timestamp_ms
+                for each in known
+                if each.state is TransactionState.ONGOING or each.state.is_prepared
             ]
             age_s = max((now_ms - each for each in begun), default=0) / 1000
             yield _gauge(
                 "transactions_oldest_open_seconds",
-                "Age of the oldest transaction that is open.",
+                "Age of the oldest transaction that is open, or not ended everywhere.",
                 (),
                 {(): max(0.0, age_s)},
             )
