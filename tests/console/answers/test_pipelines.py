@@ -6,15 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import drumlin
-from console.console_process import ConsoleProcess, Visitor
+from console.console_process import Answer, ConsoleProcess, Visitor
 from console.pipelines import QUERY, capture, commit_state, decide
 from drumlin.capture.changes import Table
-from drumlin.capture.log.position import Counts
+from drumlin.capture.log.position import Counts, Definition, Position
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.spark.writing.protocol import names
@@ -86,6 +86,86 @@ def test_sinks_of_which_one_place_only_knows(visitor: Visitor, client: Client) -
     assert not {"no-sink", "<not a sink>"} & rows.keys()
     assert visitor.get("sink", sink="nobody's").status == 400
     assert visitor.get("sink", sink="nobody").status == 404
+
+
+#: Instead of what belongs there. Each of these once made all sinks, or all captures, unseen.
+_ODD = ([], {"a": []}, "x", 1.5, True, float("nan"), float("inf"), 10**30)
+_DEEP = b"[" * 100_000
+
+
+def test_a_sink_that_anyone_has_written_is_unreadable_alone(
+    visitor: Visitor, client: Client
+) -> None:
+    decide(client, "sound", SinkState(QUERY, 9), commits=False)
+    told = json.loads(SinkState(QUERY, 9, content=Content(1, "ab" * 16, "")).encode("sound"))
+    fields = ("query", "batch", "run", "decided_ms", "repairs", "ends", "content", "winners")
+    odd = {"deep": _DEEP, "deeper": b'{"version": 1, "batch": ' + _DEEP}
+    for number, value in enumerate(_ODD):
+        for each in fields:
+            if not (isinstance(value, str) and each in ("query", "run", "ends")):
+                odd[f"{each}-{number}"] = json.dumps(told | {each: value}).encode()
+        odd[f"rows-{number}"] = json.dumps(told | {"content": [value, "ab", ""]}).encode()
+    with client.writer(names.DECISION_TOPIC) as writer:
+        for name, record in odd.items():
+            writer.send(record, key=name)
+    client.create_topic("others-odd", 1)
+    nested = OffsetAndMetadata(0, "[" * 3_000)
+    client.commit_offsets("drumlin.nested", {("others-odd", 0): nested})
+    rows = {each["sink"]: each for each in _exact(visitor.get("sinks"))["sinks"]}
+    assert (rows["sound"]["batch"], rows["sound"]["error"]) == (9, None)
+    harmless = {"winners-0", "winners-2"}  # none, or a text of none
+    seen = {name for name in odd if rows[name]["state"] != "unreadable"}
+    assert seen <= harmless | {f"repairs-{each}" for each in range(len(_ODD))}, seen
+    for name in ("batch-1", "ends-0", "deeper", "decided_ms-2"):
+        assert _exact(visitor.get("sink", sink=name))["error"]
+
+
+def _exact(answer: Answer) -> dict[str, Any]:
+    """An answer that a browser can read, too."""
+    assert answer.status == 200, answer.error
+
+    def no_json(word: str) -> NoReturn:
+        raise AssertionError(word)
+
+    found: dict[str, Any] = json.loads(answer.body, parse_constant=no_json)
+    return found
+
+
+@pytest.mark.deep
+def test_a_capture_that_anyone_has_written_is_unreadable_alone(
+    visitor: Visitor, client: Client
+) -> None:
+    counts = Counts(1_000, 12, 3, 0, 1_700_000_000_000)
+    position = json.loads(Position("r", 7, counts=counts).encode())
+    definition = json.loads(Definition("42", "shop", [_table("odd-table")]).encode())
+    (table,) = definition["tables"]
+    records = [(0, _DEEP), (1, _DEEP)]
+    for value in _ODD:
+        for each in counts._fields:
+            odd = position["counts"] | {each: value}
+            records.append((0, json.dumps(position | {"counts": odd}).encode()))
+        records.append((0, json.dumps(position | {"binlog": {"gtids": value}}).encode()))
+        records.append((0, json.dumps(position | {"timeline": value}).encode()))
+        for name in ("oid", "schema", "name", "topic"):
+            odd = definition | {"tables": [table | {name: value}]}
+            records.append((1, json.dumps(odd).encode()))
+    client.create_topic("drumlin-capture.odd", 2)
+    sound = json.dumps(position).encode(), json.dumps(definition).encode()
+    unreadable = 0
+    for partition, value in records:
+        with client.writer("drumlin-capture.odd") as writer:
+            for each in (0, 1):
+                writer.send(value if each == partition else sound[each], partition=each)
+        found = _exact(visitor.get("capture", capture="odd"))
+        unreadable += found["error"] is not None
+        assert _is_whole(found["records"]) and _is_whole(found["complete_ms"]), value
+        assert all(isinstance(each["topic"], str) for each in found["tables"]), value
+    assert unreadable > len(records) / 2
+    assert _exact(visitor.get("captures"))["captures"]
+
+
+def _is_whole(value: object) -> bool:
+    return value is None or type(value) is int
 
 
 def _table(topic: str) -> Table:

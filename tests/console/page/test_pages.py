@@ -142,7 +142,7 @@ def test_what_is_hostile_is_text(filled: ConsoleProcess, open_page: OpenPage) ->
     expect(page.locator("pre").first).to_have_text(_EVIL)
     expect(page.get_by_text(f"Header {_EVIL}")).to_be_visible()
     _go(page, "#/groups", "Groups")
-    page.get_by_role("link", name=_EVIL).click()
+    page.get_by_role("link", name=_EVIL, exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(_EVIL)
     expect(page.locator("main img, main script")).to_have_count(0)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
 from drumlin.capture.errors import CaptureError
 from drumlin.capture.log.names import Names, name_of, own_topic_pattern
@@ -24,11 +25,14 @@ from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions import descriptions
 from drumlin.console.answers.asking import Answer, ask_each
 from drumlin.console.answers.pipelines.newest import newest_record
+from drumlin.console.answers.pipelines.read import Unreadable, read, texts, whole
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.plain.record import Record
 from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 _CAPTURES_MAX: Final = 200
 _TABLES_MAX: Final = 5_000
@@ -91,15 +95,31 @@ async def _one(connections: BrokerConnections, name: str) -> tuple[Answer, Defin
             newest_record(connections, TopicPartition(topic, POSITION_PARTITION)),
             newest_record(connections, TopicPartition(topic, DEFINITION_PARTITION)),
         )
-        position = _decoded(decode_position, position_record)
-        definition = _decoded(decode_definition, definition_record)
-    except (CaptureError, CorruptRecord, KafkaError, PeerError) as error:
+        position = _decoded(decode_position, position_record, _check_position)
+        definition = _decoded(decode_definition, definition_record, _check_definition)
+    except (CaptureError, CorruptRecord, KafkaError, PeerError, Unreadable) as error:
         return {**row, "error": str(error)}, None
     return {**row, **_shown(position, definition, position_record)}, definition
 
 
-def _decoded(decode: Any, record: Record | None) -> Any:
-    return None if record is None or record.value is None else decode(record.value)
+def _decoded(
+    decode: Callable[[bytes], T], record: Record | None, check: Callable[[T], None]
+) -> T | None:
+    if record is None or record.value is None:
+        return None
+    return read(partial(decode, record.value), check)
+
+
+def _check_position(position: Position) -> None:
+    if position.counts is not None:
+        whole(**position.counts._asdict())
+    if position.binlog is not None:
+        texts(gtids=position.binlog.gtids)
+
+
+def _check_definition(definition: Definition) -> None:
+    for each in definition.tables:
+        texts(schema=each.schema, name=each.name, topic=each.topic)
 
 
 def _shown(

@@ -18,6 +18,7 @@ from drumlin.client.transactions import descriptions
 from drumlin.client.transactions.descriptions import TransactionDescription
 from drumlin.console.answers.asking import Answer, ask_each
 from drumlin.console.answers.pipelines.newest import Tail, record_at
+from drumlin.console.answers.pipelines.read import Unreadable, read, texts, whole
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError
 from drumlin.records.plain.record import Record
@@ -146,8 +147,8 @@ async def _anchor(connections: BrokerConnections, name: str) -> Place | None:
         return None
     for place, each in committed.items():
         try:
-            Note.decode(name, each.metadata)
-        except StateLost:
+            read(partial(Note.decode, name, each.metadata), lambda _: None)
+        except (StateLost, Unreadable):
             continue
         return place, Anchor(each.offset, each.metadata)
     return None
@@ -202,12 +203,22 @@ def _state(
 ) -> tuple[SinkState | None, str | None]:
     try:
         if record is not None and record.value is not None:
-            return SinkState.decode(name, record.value), None
+            return read(partial(SinkState.decode, name, record.value), _check), None
         if anchor is not None:
-            return SinkState.from_note(Note.decode(name, anchor[1].metadata)), None
-    except StateLost as error:
+            note = Note.decode(name, anchor[1].metadata)
+            return read(partial(SinkState.from_note, note), _check), None
+    except (StateLost, Unreadable) as error:
         return None, str(error)
     return None, None
+
+
+def _check(state: SinkState) -> None:
+    whole(batch=state.batch, repairs=state.repairs, decided_ms=state.decided_ms)
+    texts(query=state.query, run=state.run, ends=state.ends)
+    for each in state.winners:
+        texts(winner=each.transactional_id)
+    if state.content is not None:
+        whole(rows=state.content.rows)
 
 
 def _topics(
