@@ -80,6 +80,11 @@ def test_version(run: Run) -> None:
         (["nonsense"], "drumlin: No such command 'nonsense' (see drumlin --help)"),
         (["serve"], "drumlin: No such command 'serve'. (Did you mean one of: 'server', "),
         (["cluster", "kil", "2"], "drumlin cluster: No such command 'kil'. Did you mean 'kill'? "),
+        (["profile", "list"], "drumlin: No such command 'profile'. Did you mean 'context'? "),
+        (
+            ["cluster", "health"],
+            "drumlin cluster: No such command 'health'. Did you mean 'status'?",
+        ),
         (["topic", "rm", "x"], "drumlin topic: No such command 'rm'. Did you mean 'delete'? "),
         (
             ["topics", "consume"],
@@ -181,12 +186,14 @@ def test_commands_load_what_they_need(command: list[str], heavy: set[str]) -> No
 #: What few records do without, and no records at all.
 ARROW = {"rich", "pyarrow", "numpy", "numba", "pandas"}
 RECORDS = ARROW | {"crc32c", "drumlin.records.batch.crc32c"}
+#: What other logins need.
+SELDOM = {"http", "drumlin.peer.security.tokens"}
 
 
 @pytest.mark.parametrize(
     ("command", "heavy"),
     [
-        (["topics", "list"], RECORDS),
+        (["topics", "list"], RECORDS | SELDOM),
         (["groups", "list"], RECORDS),
         (["cluster", "describe"], RECORDS),
         (

@@ -129,6 +129,11 @@ def test_a_topic_that_is_made_by_writing_is_told(
         (b"xx", "not JSON: Expecting value at column 1"),
         (b'{"value": "v", "headers": [["h", "x"]]}', "a header is"),
         (b'{"values": 1}', 'expected an object with "value"'),
+        (b'{"value": "v", "headers": 5}', "headers are a list, not 5"),
+        (b'{"value": "v", "timestamp": "now"}', "a timestamp is in milliseconds"),
+        (b'{"value": "v", "timestamp": true}', "a timestamp is in milliseconds"),
+        (b'{"value": "v", "timestamp": 9999999999999999999}', "a timestamp is in milliseconds"),
+        (b"[" * 100_000 + b"]" * 100_000, "JSON that is nested too deeply"),
     ],
 )
 def test_json_that_is_none_is_told_in_plain_words(

@@ -133,6 +133,9 @@ def test_what_is_not_as_decode_says(client: Client, topic: str) -> None:
     with pytest.raises(drumlin.Undecodable, match="row 0: the value is not JSON"):
         client.read(topic, decode="json", columns=["value"])
     assert client.read(topic, decode="utf8", columns=["key", "offset"])["key"].null_count == 2
+    client.append({"value": [b"[" * 100_000], "partition": [1]}, topic, partition="partition")
+    with pytest.raises(drumlin.Undecodable, match="partition 1 offset 2: the value is not JSON"):
+        client.read(topic, [1], start={1: 2}, decode="json")
 
 
 def test_values_of_different_kinds(client: Client, topic: str) -> None:

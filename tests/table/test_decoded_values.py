@@ -53,6 +53,10 @@ def test_what_is_no_json(value: bytes) -> None:
     assert decoded(value) == as_json(value)
 
 
+def test_json_that_is_nested_too_deeply() -> None:
+    assert "nested too deeply" in decoded(b"[" * 100_000)
+
+
 @given(st.lists(st.sampled_from([*b'{}[]",:1e-tu \n\xef\xbb\xbf\x00\xff\xa0\xc2\\'])).map(bytes))
 def test_any_bytes(value: bytes) -> None:
     assert decoded(value) == as_json(value)

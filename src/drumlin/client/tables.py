@@ -231,7 +231,7 @@ def _json_column(column: Column, where: _Where) -> Column:
     values = column.to_pylist()
     try:
         parsed = [None if each is None else json.loads(each) for each in values]
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: it is nested too deeply
         row = _first_that_fails(values, json.loads)
         raise Undecodable(f"{where.of(row)}: the value is not JSON") from None
     try:
@@ -252,5 +252,5 @@ def _failing(values: Iterable[bytes | None], parse: Callable[[bytes], object]) -
         try:
             if value is not None:
                 parse(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             yield row

@@ -7,7 +7,6 @@ retries an attempt after transient errors, within a deadline. Used in one event 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
@@ -164,6 +163,8 @@ class BrokerConnections:
             await self.refresh(None)
         except (KafkaError, PeerError):  # the missing topic is the error to report
             return ""
+        import difflib  # for an error only
+
         near = difflib.get_close_matches(topic, self.view.topics, 1)
         return f"; did you mean {near[0]!r}?" if near else ""
 

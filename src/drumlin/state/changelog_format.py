@@ -103,7 +103,7 @@ def read_positions(value: bytes, where: str) -> tuple[Position, ...]:
     try:
         told: Any = json.loads(value)
         version = told["format"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise StateRefused(f"{where}: not a changelog of drumlin.state, or damaged") from None
     if version not in FORMATS:
         raise StateRefused(

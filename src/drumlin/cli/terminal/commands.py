@@ -43,6 +43,11 @@ _WORDS_OF_OTHERS: Final = {
     "get": ("describe", "list"),
     "set": ("alter",),
     "seek": ("reset",),
+    "list": ("describe",),
+    "health": ("status",),
+    "trim-prefix": ("delete-records",),
+    "profile": ("context",),
+    "perf": ("bench",),
 }
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
@@ -244,7 +249,7 @@ class Group(click.Group):
             name, known = error.command_name, self.list_commands(ctx)
             root = ctx.find_root()
             meant = [each for each in _WORDS_OF_OTHERS.get(name, ()) if each in known]
-            if ctx is not root and name in root.command.list_commands(root):  # type: ignore[attr-defined]
+            if not meant and ctx is not root and name in root.command.list_commands(root):  # type: ignore[attr-defined]
                 meant = [f"{root.info_name} {name}"]
             if meant:
                 said = f"No such command {name!r}. Did you mean {meant[0]!r}?"

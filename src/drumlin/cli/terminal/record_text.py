@@ -37,6 +37,7 @@ FIELDS: Final = (
 #: Fields that are formatted as whole columns.
 _IN_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", "value"})
 _PIECE_BYTES: Final = 512 * 1024
+_TIMESTAMP_END_MS: Final = 1 << 62
 _COLOURS: Final = {
     **dict.fromkeys(("partition", "offset", "timestamp", "time"), 2),  # dim
     "topic": 35,
@@ -235,14 +236,30 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
     if not isinstance(row, dict) or "value" not in row:
         raise ValueError('expected an object with "value", as {"key": "k", "value": "v"}')
     return {
         "key": _to_bytes(row.get("key")),
         "value": _to_bytes(row["value"]),
-        "headers": tuple(map(_header, row.get("headers") or ())),
-        "timestamp": row.get("timestamp"),
+        "headers": tuple(map(_header, _list(row.get("headers") or []))),
+        "timestamp": _timestamp(row.get("timestamp")),
     }
+
+
+def _list(headers: Any) -> list[Any]:
+    if not isinstance(headers, list):
+        raise ValueError(f"headers are a list, not {json.dumps(headers)}")
+    return headers
+
+
+def _timestamp(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _TIMESTAMP_END_MS:
+        return value
+    raise ValueError(f"a timestamp is in milliseconds, as 1372939200000, not {json.dumps(value)}")
 
 
 def _header(header: Any) -> tuple[str, bytes | None]:
@@ -257,6 +274,6 @@ def _to_bytes(value: Any) -> bytes | None:
         return None
     if isinstance(value, str):
         return value.encode()
-    if isinstance(value, dict) and value.keys() == {"base64"}:
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
         return base64.b64decode(value["base64"], validate=True)
     return json.dumps(value, ensure_ascii=False).encode()

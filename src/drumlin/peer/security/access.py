@@ -6,6 +6,7 @@ Created once per client, with the files read then, and shared by its connections
 from __future__ import annotations
 
 import ssl
+from typing import TYPE_CHECKING
 
 from drumlin.peer.security.exchanges import BearerExchange, Exchange, PlainExchange
 from drumlin.peer.security.scram import ScramExchange
@@ -13,7 +14,9 @@ from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.security import Security
 from drumlin.peer.security.settings import OAuthBearer, Plain
 from drumlin.peer.security.tls import context_of
-from drumlin.peer.security.tokens import TokenSource
+
+if TYPE_CHECKING:  # loads an HTTP client, which other logins do without
+    from drumlin.peer.security.tokens import TokenSource
 
 
 class Access:
@@ -29,6 +32,8 @@ class Access:
         self._login = security.login
         self._tokens: TokenSource | None = None
         if isinstance(self._login, OAuthBearer):
+            from drumlin.peer.security.tokens import TokenSource
+
             self._tokens = TokenSource(self._login, timeout_ms)
 
     @property

@@ -7,7 +7,6 @@ demand. Error messages show no values, which may contain passwords.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -132,8 +131,7 @@ class _Properties:
             if name.startswith("sasl.kerberos."):
                 raise self.error(name, _NO_KERBEROS)
             if name not in _KNOWN:
-                near = difflib.get_close_matches(name, _KNOWN, n=1)
-                hint = f"; is '{self._prefix}{near[0]}' meant?" if near else ""
+                hint = _hint(self._prefix, name)
                 raise self.error(name, f"there is no such option here{hint}")
 
     def store_password(self, store: str, hint: str) -> str | None:
@@ -180,8 +178,7 @@ def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
     for name in sorted(given):
         usual = name.strip().lower().replace("_", ".").removeprefix("kafka.")
         if usual.startswith(PREFIXES) and not name.startswith(families):
-            near = difflib.get_close_matches(usual, _KNOWN, n=1)
-            hint = f"; is '{prefix}{near[0]}' meant?" if near else ""
+            hint = _hint(prefix, usual)
             raise SecurityOptionError(f"option '{name}': there is no such option here{hint}")
 
 
@@ -363,3 +360,10 @@ def _from_provider(
         token_arguments=tuple(sorted(options.items())),
         extensions=tuple(sorted(extensions.items())),
     )
+
+
+def _hint(prefix: str, name: str) -> str:
+    import difflib  # for an error only
+
+    near = difflib.get_close_matches(name, _KNOWN, n=1)
+    return f"; is '{prefix}{near[0]}' meant?" if near else ""
