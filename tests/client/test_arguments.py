@@ -172,6 +172,11 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
           (TypeError, "3", "the offset of t-0 '3': expected a whole number"),
           (ValueError, -1, "the offset of t-0 -1: expected 0 to"))
       for call in (attrgetter("commit_offsets"), attrgetter("commit_offsets_async"))],
+    *[(TypeError, f"group {wrong!r}: expected a string",
+       lambda client, wrong=wrong, name=name: getattr(client, name)(wrong))
+      for wrong in (5, None)
+      for name in ("describe_group", "committed_offsets", "group_lag", "delete_group",
+                   "remove_members")],
     (TypeError, "group 5: expected a string", lambda client: client.commit_offsets(5, {})),
     (TypeError, "start True: expected 'earliest', 'latest', an offset, a datetime or Milliseconds",
      lambda client: client.read("t", start=True)),

@@ -49,6 +49,7 @@ class GroupCalls(Calls):
         Raises:
             RequestRefused: the broker cannot describe a group of this type.
         """
+        arguments.text("group", group)
         return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
 
     def delete_group(self, group: str) -> None:
@@ -65,11 +66,12 @@ class GroupCalls(Calls):
 
         Raises:
             RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: a member is subscribed to the topic;
-                GROUP_ID_NOT_FOUND: the group does not exist.
+                GROUP_ID_NOT_FOUND: the group does not exist, or is a share group.
         """
         arguments.text("group", group)
         places = as_partitions(partitions)
-        self._run(group_admin.delete_offsets(self._connections, group, places))
+        deleting = group_admin.delete_offsets(self._connections, group, places)
+        self._run(share_group_admin.no_share_group(self._connections, group, deleting))
 
     def committed_offsets(
         self, group: str, *, require_stable: bool = False
@@ -88,6 +90,7 @@ class GroupCalls(Calls):
         Raises:
             RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction did not end in time.
         """
+        arguments.text("group", group)
         return self._run(
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
         )
@@ -98,11 +101,13 @@ class GroupCalls(Calls):
         """Commit offsets to a group without being a member.
 
         Raises:
-            CommitFailed: the broker refuses them, for example because the group has members.
+            CommitFailed: the broker refuses them, for example because the group has members, or is
+                a share group: `reset_offsets` moves that one.
             TypeError, ValueError: `group`, a partition or an offset is invalid.
         """
         arguments.text("group", group)
-        self._run(group_admin.commit_all(self._connections, group, to_commit(offsets)))
+        committing = group_admin.commit_all(self._connections, group, to_commit(offsets))
+        self._run(share_group_admin.no_share_group(self._connections, group, committing))
 
     def commit_offsets_async(
         self, group: str, offsets: Mapping[AnyPartition, int | OffsetAndMetadata]
@@ -118,7 +123,9 @@ class GroupCalls(Calls):
         """
         arguments.text("group", group)
         committing = group_admin.commit_all(self._connections, group, to_commit(offsets))
-        return self._thread.submit(committing)
+        return self._thread.submit(
+            share_group_admin.no_share_group(self._connections, group, committing)
+        )
 
     def group_lag(self, group: str) -> dict[TopicPartition, GroupLag]:
         """How far a group is behind the ends of its partitions.
@@ -180,7 +187,7 @@ class GroupCalls(Calls):
         member_ids: Collection[str] = (),
         instance_ids: Collection[str] = (),
     ) -> None:
-        """Have members leave a group of the classic protocol; others get their partitions.
+        """Have members leave a group; others get their partitions.
 
         A consumer that still runs joins again, as a new member.
 
@@ -190,12 +197,13 @@ class GroupCalls(Calls):
             instance_ids: static members, by their `group_instance_id`.
 
         Raises:
-            RequestRefused: UNKNOWN_MEMBER_ID: there is no such member, or the group has another
-                protocol. The others have left.
+            RequestRefused: UNKNOWN_MEMBER_ID: there is no such member, the group is a share group,
+                or the broker removes no members of its protocol. The others have left.
             TypeError, ValueError: an argument is invalid.
         """
         arguments.text("group", group)
         arguments.no_text("member_ids", member_ids)
         arguments.no_text("instance_ids", instance_ids)
         members = [(each, None) for each in member_ids] + [("", each) for each in instance_ids]
-        self._run(group_admin.remove_members(self._connections, group, members))
+        removing = group_admin.remove_members(self._connections, group, members)
+        self._run(share_group_admin.no_share_group(self._connections, group, removing))

@@ -177,6 +177,8 @@ class BrokerConnections:
         return await self.any()
 
     async def _connect(self, address: Address) -> BrokerConnection:
+        if self._is_closed:  # a call that goes on for a moment opens none anew
+            raise ConnectionLost(f"broker {address}: connection closed by us")
         link = self._links.get(address)
         if link is None:
             opening = partial(

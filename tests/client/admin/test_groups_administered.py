@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from drumlin.client.admin import share_group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.client.consumer import Consumer
 from drumlin.client.errors import CommitFailed, RequestRefused, UnknownTopic
+from drumlin.client.topic_partition import TopicPartition
 from rig.brokers.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -53,11 +57,13 @@ def _poll_until_assigned(consumer: Consumer) -> None:
     wait_until(is_assigned, "an assignment")
 
 
-def test_members_are_removed(group_broker: DrumlinServer) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_removed(group_broker: DrumlinServer, protocol: Any) -> None:
     with Client(group_broker.address) as client:
-        topic = group = "members-removed"
+        topic = group = f"members-removed-{protocol}"
         client.create_topic(topic, 1)
-        dynamic = client.consumer([topic], group=group, session_timeout_ms=300_000)
+        options: Any = {"session_timeout_ms": 300_000} if protocol == "classic" else {}
+        dynamic = client.consumer([topic], group=group, protocol=protocol, **options)
         with dynamic:
             _poll_until_assigned(dynamic)
             with pytest.raises(CommitFailed, match="with 1 member: stop its consumers first"):
@@ -67,9 +73,32 @@ def test_members_are_removed(group_broker: DrumlinServer) -> None:
             assert client.describe_group(group).members == ()
             with pytest.raises(RequestRefused, match=r"(?i)unknown_member_id"):
                 client.remove_members(group, member_ids=[member.member_id])
-        with client.consumer([topic], group=group, group_instance_id="one") as static:
+        with client.consumer(
+            [topic], group=group, group_instance_id="one", protocol=protocol
+        ) as static:
             _poll_until_assigned(static)
         assert len(client.describe_group(group).members) == 1
         client.remove_members(group, instance_ids=["one"])
         assert client.describe_group(group).is_at_rest
         client.remove_members(group)
+
+
+def test_what_no_share_group_can_be_asked_for(group_broker: DrumlinServer) -> None:
+    topic = group = "shared"
+    place = TopicPartition(topic, 0)
+    said = f"group '{group}' is a share group: "
+    with Client(group_broker.address) as client:
+        client.create_topic(topic)
+        start = {place: OffsetAndMetadata(0)}
+        client._run(share_group_admin.alter_start_offsets(client._connections, group, start))
+        assert client.describe_group(group).type == "share"
+        with pytest.raises(CommitFailed, match=said):
+            client.commit_offsets(group, {place: 0})
+        with pytest.raises(CommitFailed, match=said):
+            client.commit_offsets_async(group, {place: 0}).result(30)
+        with pytest.raises(RequestRefused, match=said):
+            client.delete_offsets(group, [place])
+        with pytest.raises(RequestRefused, match=f"{said}its members"):
+            client.remove_members(group, member_ids=["x"])
+        assert client.reset_offsets(group, "earliest", topics=[topic]) == {place: 0}
+        client.delete_group(group)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from drumlin import SchemaRegistry
+from drumlin import SchemaError, SchemaRegistry
 from drumlin.spark import dead_letters, decode_values, encode_values, read_values, sink
 from rig.servers.schema_registry import RegistryRig, running_registry
 from spark.topics import Topic
@@ -178,6 +178,48 @@ def test_written_values_are_read_again(
     assert [tuple(row) for row in selected.collect()] == [(n, n, n) for n in range(3)]
     as_json = encode_values(rows).selectExpr("cast(value AS string) AS text").orderBy("text")
     assert json.loads(as_json.first().text)["m"] == {"k": [0]}  # type: ignore[union-attr]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("by", ["schema", "latest", "id"])
+def test_written_protobuf_is_read_again(
+    spark: SparkSession, topic: Topic, registry: RegistryRig, by: str
+) -> None:
+    subject = f"{topic.name}-value"
+    given: dict[str, Any] = {"schema": PROTO, "subject": subject}
+    if by != "schema":
+        schema_id = registry.add(subject, PROTO, "PROTOBUF")
+        registry.closed.add(subject)
+        given = {"subject": subject, "schema_id": "latest"}
+        if by == "id":
+            given = {"schema_id": schema_id}
+    value = "struct(id, if(id = 1, null, 'ü') AS note, map('a', int(id)) AS counts) AS value"
+    rows = spark.range(3).selectExpr(f"'{topic.name}' AS topic", value)
+    encoded = encode_values(rows, format="protobuf", registry=registry.url, **given)
+    broker = {"kafka.bootstrap.servers": topic.address}
+    encoded.write.format("drumlin").options(**broker).mode("append").save()
+    assert registry.versions(subject) == [PROTO]
+    found = read_values(
+        spark,
+        topic.name,
+        bootstrap=topic.address,
+        format="protobuf",
+        registry=registry.url,
+        subject=subject,
+        into=None,
+    ).orderBy("id")
+    assert [tuple(row) for row in found.select("id", "note", "counts").collect()] == [
+        (0, "ü", {"a": 0}),
+        (1, None, {"a": 1}),
+        (2, "ü", {"a": 2}),
+    ]
+    with pytest.raises(SchemaError, match=r"shop.Order has no field 'other'"):
+        encode_values(
+            spark.sql("SELECT struct(1 AS other) AS value"),
+            format="protobuf",
+            registry=registry.url,
+            **given,
+        )
 
 
 @pytest.mark.deep

@@ -55,6 +55,13 @@ def test_types(values: tuple[object, ...], expected: str) -> None:
         ((b"not JSON", b"[]"), "no fields were found: 2 records are no JSON objects"),
         (({},), "no fields were found: 0 records"),
         ((), "no fields were found"),
+        (
+            ({str(n): 1 for n in range(10_001)},),
+            "value: more than 10000 fields: is it used as a map",
+        ),
+        ((b'{"a": {"\\ud800b": 1}}',), r"value.a.\\ud800b: half of a surrogate pair"),
+        ((b'{"a":' * 65 + b"1" + b"}" * 65,), r"value(\.a)+\.?…: more than 64 levels"),
+        ((b'{"a":' + b"[" * 70 + b"]" * 70 + b"}",), r"value\.a(\[\])+\[?…: more than 64 levels"),
         (({str(n): 1 for n in range(9000)}, {str(n): 1 for n in range(8000, 12_000)}), "as a map?"),
     ],
 )

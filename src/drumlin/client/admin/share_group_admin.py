@@ -7,8 +7,8 @@ records are processed. Start offsets can be changed while the group is empty. Lo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import (
@@ -16,8 +16,10 @@ from drumlin.client.admin.group_admin import (
     ask_coordinator,
     check_coordinator,
     describe_group,
+    list_groups,
 )
 from drumlin.client.admin.group_members import consumer_members
+from drumlin.client.errors import CommitFailed
 from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import only
@@ -37,7 +39,10 @@ from drumlin.wire.protocol.describe_share_group_offsets import (
 )
 from drumlin.wire.protocol.share_group_describe import ShareGroupDescribeRequest
 
+T = TypeVar("T")
+
 SHARE: Final = "share"
+_NOT_FOUND: Final = (ErrorCode.group_id_not_found, ErrorCode.unknown_member_id)
 
 
 async def describe_group_of_any_kind(
@@ -138,6 +143,36 @@ async def delete_start_offsets(connections: BrokerConnections, group: str, topic
             _check(each, f"group {group!r}, topic {topic!r}")
 
     await ask_coordinator(connections, group, "delete_share_group_offsets", request, read)
+
+
+async def no_share_group(
+    connections: BrokerConnections, group: str, asking: Coroutine[Any, Any, T]
+) -> T:
+    """The answer to what no share group can be asked for: brokers do not find it, or its members.
+
+    Raises:
+        KafkaError, CommitFailed: the request was refused; because of that, if it was.
+    """
+    try:
+        return await asking
+    except (KafkaError, CommitFailed) as error:
+        if error.code not in _NOT_FOUND or not await _is_share_group(connections, group):
+            raise
+        why = f"group {group!r} is a share group: it has start offsets, and no others"
+        if error.code is ErrorCode.unknown_member_id:
+            why = f"group {group!r} is a share group: its members cannot be removed"
+        raise _again(error, why) from error
+
+
+def _again(error: KafkaError | CommitFailed, why: str) -> KafkaError | CommitFailed:
+    if isinstance(error, KafkaError):
+        return KafkaError(error.code, why)
+    return CommitFailed(why, error.code)
+
+
+async def _is_share_group(connections: BrokerConnections, group: str) -> bool:
+    listed = await list_groups(connections)
+    return any(each.group == group and each.type == SHARE for each in listed)
 
 
 def _check(answer: Any, what: str) -> None:

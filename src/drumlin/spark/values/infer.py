@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _FIELDS_MAX: Final = 10_000
+#: Where a schema is passed on to tasks, Python gives up a little above 100.
+_DEPTH_MAX: Final = 64
 
 #: The type of a value: a word, the fields of an object, the type of an array's items in a list;
 #: None if only null was seen.
@@ -40,8 +42,9 @@ def infer_json_schema(
             the item of arrays that are always empty, is string. Times stay text.
 
     Raises:
-        SchemaError: a field has several types; no record of the sample is a JSON object; or there
-            are more than 10,000 fields, as in objects that are used as maps.
+        SchemaError: a field has several types, or a name that is no text; no record of the sample
+            is a JSON object; or an object has more than 10,000 fields, as one that is used as a
+            map, or values are nested more than 64 deep.
         OptionError: the options are invalid.
     """
     from drumlin.spark.options.keyword_options import read_options
@@ -49,9 +52,9 @@ def infer_json_schema(
     from drumlin.spark.options.options import SourceOptions
     from drumlin.spark.planning.cluster import Cluster
 
-    if sample < 1:
-        raise OptionError(f"sample={sample}: at least one record is looked at")
-    given = read_options(topic, bootstrap, options)
+    if not isinstance(sample, int) or sample < 1:
+        raise OptionError(f"sample={sample!r}: expected a whole number, at least 1")
+    given = read_options(topic, bootstrap, options) | {"columns": "value"}
     checked = SourceOptions.parse(given)
     checked.check_batch()
     if checked.starting is None:
@@ -98,21 +101,47 @@ def _parsed(value: bytes) -> Any:
         return None
 
 
-def _type_of(value: Any, path: str) -> _Type:
+def _type_of(value: Any, path: str, depth: int = 1) -> _Type:
     from drumlin.client.values.errors import SchemaError
 
     if value is None:
         return None
+    if depth > _DEPTH_MAX:
+        raise SchemaError(f"{path:.100}…: more than {_DEPTH_MAX} levels of objects and arrays")
     if isinstance(value, dict):
-        return {name: _type_of(each, f"{path}.{name}") for name, each in value.items()}
+        _check_names(value, path)
+        inner = depth + 1
+        return {name: _type_of(each, f"{path}.{name}", inner) for name, each in value.items()}
     if isinstance(value, list):
         item: _Type = None
         for each in value:
-            item = _merged(item, _type_of(each, f"{path}[]"), f"{path}[]")
+            item = _merged(item, _type_of(each, f"{path}[]", depth + 1), f"{path}[]")
         return [item]
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         raise SchemaError(f"{path}: {value!s:.24} does not fit a long: name the type yourself")
     return {bool: "boolean", int: "long", float: "double", str: "string"}[type(value)]
+
+
+def _check_names(names: Collection[str], path: str) -> None:
+    """Check that an object's names can be those of columns."""
+    from drumlin.client.values.errors import SchemaError
+
+    _check_count(names, path)
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            why = "half of a surrogate pair is no text, and no name of a column"
+            raise SchemaError(
+                f"{path}.{name.encode(errors='backslashreplace').decode()}: {why}"
+            ) from None
+
+
+def _check_count(names: Collection[str], path: str) -> None:
+    from drumlin.client.values.errors import SchemaError
+
+    if len(names) > _FIELDS_MAX:
+        raise SchemaError(f"{path}: more than {_FIELDS_MAX} fields: is it used as a map?")
 
 
 def _merged(one: _Type, other: _Type, path: str) -> _Type:
@@ -122,8 +151,7 @@ def _merged(one: _Type, other: _Type, path: str) -> _Type:
         return one or other
     if isinstance(one, dict) and isinstance(other, dict):
         names = dict.fromkeys([*one, *other])
-        if len(names) > _FIELDS_MAX:
-            raise SchemaError(f"{path}: more than {_FIELDS_MAX} fields: is it used as a map?")
+        _check_count(names, path)
         return {name: _merged(one.get(name), other.get(name), f"{path}.{name}") for name in names}
     if isinstance(one, list) and isinstance(other, list):
         return [_merged(one[0], other[0], f"{path}[]")]
