@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import click
 
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_topic
+from drumlin.cli.records.pieces import PieceTooLarge, pieces
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
@@ -25,6 +26,8 @@ from drumlin.client.errors import ClientError
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.values.json_encoding import Encode
@@ -40,7 +43,6 @@ EXAMPLES: Final = examples(
 _COLUMNAR: Final = frozenset({".parquet", ".arrow", ".feather", ".csv"})
 _STDIN: Final = Path("-")
 _PROGRESS_EVERY: Final = 1000
-_READ_BYTES: Final = 1 << 20
 
 
 class Compression(enum.StrEnum):
@@ -318,21 +320,6 @@ def _unescaped(option: str, separator: str) -> bytes:
     return os.fsencode(separator)
 
 
-def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """The pieces between delimiters; if the delimiter is a newline, lines without their ends."""
-    if delimiter == b"\n":
-        for line in source:
-            # One end, not all: a value may end like a line.
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
-        return
-    rest = b""
-    while data := source.read(_READ_BYTES):
-        *whole, rest = (rest + data).split(delimiter)
-        yield from whole
-    if rest:
-        yield rest
-
-
 def _produce_lines(
     target: Client | Transaction,
     topic: str,
@@ -343,8 +330,13 @@ def _produce_lines(
     delivery: dict[str, Any],
 ) -> int:
     number = 0
+    where = "standard input" if file == _STDIN else file
     with ExitStack() as stack:
-        source = sys.stdin.buffer if file == _STDIN else stack.enter_context(file.open("rb"))
+        source = (
+            cast("BufferedReader", sys.stdin.buffer)
+            if file == _STDIN
+            else stack.enter_context(file.open("rb"))
+        )
         total = None if file == _STDIN else file.stat().st_size
         progress = stack.enter_context(output.progress(enabled=not sys.stdin.isatty()))
         task = progress.add_task(topic, total=total, done="")
@@ -352,11 +344,10 @@ def _produce_lines(
         stack.enter_context(_counted(lambda: writer.acknowledged))
         stack.enter_context(writer)
         pending_bytes = 0
-        for number, line in enumerate(_pieces(source, delimiter), start=1):
+        for number, line in _numbered(pieces(source, delimiter), where):
             try:
                 record = lines.parse(line)
             except (ValueError, KeyError, TypeError) as error:
-                where = "standard input" if file == _STDIN else file
                 raise output.Failure(f"{where}, line {number}: {error}") from None
             writer.send(**record, partition=partition)
             pending_bytes += len(line) + len(delimiter)
@@ -364,6 +355,15 @@ def _produce_lines(
                 progress.update(task, advance=pending_bytes, done=f"{number:,} records")
                 pending_bytes = 0
     return number
+
+
+def _numbered(lines: Iterator[bytes], where: str | Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        for number, line in enumerate(lines, start=1):
+            yield number, line
+    except PieceTooLarge as error:
+        raise output.Failure(f"{where}, line {number + 1}: {error}") from None
 
 
 def _produce_rows(
