@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import sys
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.cli.records.pieces import PieceTooLarge, pieces
+from drumlin.cli.records.pieces import PieceTooLarge, pieces, standard_input
 
 
 class _InParts(io.RawIOBase):
@@ -60,3 +62,20 @@ def test_a_piece_has_a_limit(delimiter: bytes) -> None:
     assert next(found) == b"x" * 100
     with pytest.raises(PieceTooLarge, match="more than 1,000 bytes"):
         next(found)
+
+
+def test_a_standard_input_that_does_not_wait_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes late is no end: shells and other programs share such pipes."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    with os.fdopen(read_end) as text, os.fdopen(write_end, "wb", 0) as target:
+        monkeypatch.setattr(sys, "stdin", text)
+        found = pieces(standard_input(), b"\n")
+        target.write(b"first\n")
+        assert next(found) == b"first"
+        later = threading.Timer(0.05, lambda: target.write(b"second\n"))
+        later.start()
+        try:
+            assert next(found) == b"second"
+        finally:
+            later.join()

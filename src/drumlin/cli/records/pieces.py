@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from io import BufferedReader
-from typing import Final
+from typing import Final, cast
 
 #: The largest request that brokers take by default (`socket.request.max.bytes`).
 PIECE_MAX_BYTES: Final = 100 << 20
@@ -13,6 +16,18 @@ _READ_BYTES: Final = 1 << 20
 
 class PieceTooLarge(ValueError):
     """A piece is larger than any request may be."""
+
+
+def standard_input() -> BufferedReader:
+    """The bytes of standard input, for which a reader waits.
+
+    Whoever started us may have left it such that a read does not wait; what is not there yet would
+    be taken for the end, and all that comes later would be lost.
+    """
+    source = cast(BufferedReader, sys.stdin.buffer)
+    with contextlib.suppress(OSError):  # it is no descriptor
+        os.set_blocking(source.fileno(), True)
+    return source
 
 
 def pieces(

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
 from drumlin.cli.reach.command_config import CommandConfig, settings_of
 from drumlin.cli.reach.completion import complete_topic
-from drumlin.cli.records.pieces import PieceTooLarge, pieces
+from drumlin.cli.records.pieces import PieceTooLarge, pieces, standard_input
 from drumlin.cli.terminal import output
 from drumlin.cli.terminal.commands import Argument, Option, command
 from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
@@ -26,8 +26,6 @@ from drumlin.client.errors import ClientError
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from io import BufferedReader
-
     from drumlin.client.client import Client
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.values.json_encoding import Encode
@@ -332,11 +330,7 @@ def _produce_lines(
     number = 0
     where = "standard input" if file == _STDIN else file
     with ExitStack() as stack:
-        source = (
-            cast("BufferedReader", sys.stdin.buffer)
-            if file == _STDIN
-            else stack.enter_context(file.open("rb"))
-        )
+        source = standard_input() if file == _STDIN else stack.enter_context(file.open("rb"))
         total = None if file == _STDIN else file.stat().st_size
         progress = stack.enter_context(output.progress(enabled=not sys.stdin.isatty()))
         task = progress.add_task(topic, total=total, done="")
